@@ -1,0 +1,118 @@
+//! A JSON value carried as its text: payloads pass through the platform without being parsed, so
+//! big integers, key order and Unicode stay exactly as they were sent (protocol section 7, rule 5).
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use std::{fmt, sync::Arc};
+
+/// One JSON value as text. Cloning shares the text.
+#[derive(Clone)]
+pub struct Json(Arc<RawValue>);
+
+impl Json {
+    /// Takes a JSON text; the error tells where it stops being JSON.
+    pub fn parse(text: impl Into<String>) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.into()).map(|raw| Self(raw.into()))
+    }
+
+    /// The JSON of any serialisable value. Fails only where `T`'s own serialisation fails (a map
+    /// with keys that are no strings, for example).
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
+    }
+
+    /// JSON `null`.
+    pub fn null() -> Self {
+        Self(RawValue::NULL.to_owned().into())
+    }
+
+    /// The text, as it was received.
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Is this the value `null`?
+    pub fn is_null(&self) -> bool {
+        self.text() == "null"
+    }
+
+    /// Reads the text into a type.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.text())
+    }
+
+    /// The value as a tree; fails on what a tree cannot hold (lone surrogates, nesting over 128).
+    pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
+        self.read()
+    }
+}
+
+impl Default for Json {
+    fn default() -> Self {
+        Self::null()
+    }
+}
+
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Self {
+        // A `Value` always serialises: its keys are strings and its numbers are finite.
+        Self::of(value).unwrap_or_default()
+    }
+}
+
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Self {
+        Self::from(&value)
+    }
+}
+
+/// Equal texts; use [`crate::canonical`] to compare values whatever their spelling.
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Json {}
+
+/// Shows the size only: payloads may hold secrets and must not reach a log by `{:?}`.
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Json({} bytes)", self.text().len())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}
+
+/// For `#[serde(default, deserialize_with = "json::present")]` on `Option<Json>` fields: keeps an
+/// explicit `null` as `Some(null)`; serde alone would turn it into `None`.
+pub fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {
+    Json::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_kept_as_sent() {
+        let text = r#"{"b":12345678901234567890123, "a":"\ud800", "n":1.0}"#;
+        let json: Json = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&json).unwrap(), text);
+    }
+
+    #[test]
+    fn debug_shows_no_content() {
+        assert_eq!(format!("{:?}", Json::parse("\"secret\"").unwrap()), "Json(8 bytes)");
+    }
+}
