@@ -1,1 +1,312 @@
-//! (being written)
+//! Catalogue RPC: api, executor, engine and CLI to plugin-manager (protocol section 3), and the
+//! facts that policy is decided on.
+
+use crate::{
+    Digest, Fault, Json, Millis, PublicationId,
+    manifest::{Endpoint, ExecutorItem, Manifest},
+};
+use serde::{Deserialize, Serialize};
+
+/// Answer to a publication.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PublicationReply {
+    /// Always true; errors are error replies.
+    pub ok: bool,
+    /// What became of it.
+    pub status: PublicationStatus,
+    /// The plugin.
+    pub plugin_id: String,
+    /// Its version.
+    pub publication_version: String,
+    /// The committed publication.
+    pub publication_id: PublicationId,
+    /// Its digest.
+    pub digest: Digest,
+    /// Remarks that did not refuse it.
+    pub warnings: Vec<Fault>,
+}
+
+/// What became of a publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublicationStatus {
+    /// Stored now.
+    Committed,
+    /// The same version with the same digest was stored before; its endpoint was refreshed.
+    Unchanged,
+}
+
+/// Health as the sweep sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    /// Not probed yet, or no sweep is on.
+    #[default]
+    Unknown,
+    /// It answers.
+    Online,
+    /// It failed the threshold of probes.
+    Offline,
+}
+
+impl HealthState {
+    /// The name on the wire and in the store.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Online => "online",
+            Self::Offline => "offline",
+        }
+    }
+}
+
+impl std::str::FromStr for HealthState {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Unknown, Self::Online, Self::Offline]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or_else(|| format!("{text:?} is no health state"))
+    }
+}
+
+/// A plugin's health with its story.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// As of the last probe.
+    pub state: HealthState,
+    /// Since when it is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Millis>,
+    /// When it was last probed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_at: Option<Millis>,
+    /// Why the last failed probe failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
+    /// Failed probes in a row (successes reset it).
+    #[serde(default)]
+    pub failures: u32,
+    /// Successful probes in a row (failures reset it).
+    #[serde(default)]
+    pub successes: u32,
+}
+
+/// One plugin as the catalogue lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginSummary {
+    /// The plugin.
+    pub plugin_id: String,
+    /// Display name of the newest publication.
+    pub label: String,
+    /// Description of the newest publication.
+    pub description: String,
+    /// The newest committed version.
+    pub publication_version: String,
+    /// The newest committed publication.
+    pub publication_id: PublicationId,
+    /// Its digest.
+    pub digest: Digest,
+    /// When it was committed.
+    pub published_at: Millis,
+    /// Node types of the newest publication.
+    pub node_types: Vec<String>,
+    /// Where it is reached.
+    pub endpoint: Endpoint,
+    /// Its health.
+    pub health: Health,
+    /// In the asked workspace (and for the asked user).
+    pub enabled: bool,
+    /// Quarantined by an operator.
+    pub quarantined: bool,
+    /// A tombstone.
+    pub removed: bool,
+    /// The version that the asked workspace is pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned_version: Option<String>,
+}
+
+/// `plugin.list`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginListRequest {
+    /// Enablement is told for this workspace.
+    #[serde(default = "default_workspace")]
+    pub workspace_id: String,
+    /// Enablement is told for this user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// Also tombstones.
+    #[serde(default)]
+    pub include_removed: bool,
+}
+
+/// The one workspace of a single-machine start.
+pub const DEFAULT_WORKSPACE: &str = "default";
+/// The one user of a single-machine start.
+pub const DEFAULT_USER: &str = "local";
+
+fn default_workspace() -> String {
+    DEFAULT_WORKSPACE.to_owned()
+}
+
+/// Answer to `plugin.list`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PluginList {
+    /// Sorted by plugin id.
+    pub plugins: Vec<PluginSummary>,
+    /// The catalogue's revision: it grows with every change.
+    pub revision: i64,
+}
+
+/// `plugin.get`, `plugin.versions`, `plugin.enable`, `plugin.disable`, `plugin.remove`, `plugin.pin`,
+/// `plugin.unpin`: names one plugin in one workspace.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginRef {
+    /// The plugin.
+    pub plugin_id: String,
+    /// The workspace that is meant.
+    #[serde(default = "default_workspace")]
+    pub workspace_id: String,
+    /// Enable and disable: only for this user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// Pin: to this version. Get: this version instead of the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_version: Option<String>,
+    /// Remove: although processes use it.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Answer to `plugin.get`: the plugin with its manifest and executors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PluginDetail {
+    /// The listed facts.
+    pub plugin: PluginSummary,
+    /// As published.
+    pub manifest: Manifest,
+    /// Its executors.
+    pub items: Vec<ExecutorItem>,
+}
+
+/// One committed publication, in `plugin.versions` (newest first).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginVersion {
+    /// The version.
+    pub publication_version: String,
+    /// The publication.
+    pub publication_id: PublicationId,
+    /// Its digest.
+    pub digest: Digest,
+    /// When it was committed.
+    pub published_at: Millis,
+}
+
+/// Answer to `plugin.versions`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PluginVersions {
+    /// Newest first.
+    pub versions: Vec<PluginVersion>,
+}
+
+/// Answer to calls that change the catalogue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Changed {
+    /// False when it was so before.
+    pub changed: bool,
+    /// The catalogue's revision afterwards.
+    pub revision: i64,
+}
+
+/// `plugin.asset`: where the cached bytes of a static asset are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssetRequest {
+    /// The plugin.
+    pub plugin_id: String,
+    /// The asset's key.
+    pub key: String,
+    /// A version instead of the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_version: Option<String>,
+}
+
+/// A static asset in file-service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asset {
+    /// Its key in the manifest.
+    pub key: String,
+    /// File in file-service.
+    pub file_id: String,
+    /// Its media type.
+    pub media_type: String,
+    /// Bytes.
+    pub size: u64,
+    /// SHA-256 of its bytes: its `ETag`.
+    pub digest: Digest,
+}
+
+/// Hand-out: `manifest_request` (executor, engine, api → plugin-manager).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandOutRequest {
+    /// Either this …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_type: Option<String>,
+    /// … or this names what is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin_id: Option<String>,
+    /// Exactly this version; never moves to another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_version: Option<String>,
+    /// Answer `notModified` when the digest is still this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_none_match: Option<Digest>,
+}
+
+/// Answer to a hand-out when the digest differs from `ifNoneMatch`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HandOut {
+    /// The publication.
+    pub publication_id: PublicationId,
+    /// Its digest.
+    pub digest: Digest,
+    /// As published, raw.
+    pub manifest: Json,
+    /// Its executor items, raw.
+    pub items: Json,
+    /// Its health.
+    pub health: Health,
+    /// The catalogue's revision.
+    pub revision: i64,
+}
+
+/// `plugin.explain`: may this node type be dispatched for this user now?
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainRequest {
+    /// The workspace.
+    #[serde(default = "default_workspace")]
+    pub workspace_id: String,
+    /// The user.
+    #[serde(default = "default_user")]
+    pub user_id: String,
+    /// The node type.
+    pub node_type: String,
+    /// The publication a run is pinned to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_id: Option<PublicationId>,
+}
+
+fn default_user() -> String {
+    DEFAULT_USER.to_owned()
+}

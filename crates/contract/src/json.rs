@@ -94,6 +94,12 @@ impl<'de> Deserialize<'de> for Json {
     }
 }
 
+/// Reads a tree into a type, by way of its text: serde's own buffering of flattened fields refuses
+/// integers beyond 64 bits when it reads from a tree, not when it reads from text.
+pub fn read_tree<T: DeserializeOwned>(value: &serde_json::Value) -> Result<T, serde_json::Error> {
+    serde_json::from_str(&value.to_string())
+}
+
 /// For `#[serde(default, deserialize_with = "json::present")]` on `Option<Json>` fields: keeps an
 /// explicit `null` as `Some(null)`; serde alone would turn it into `None`.
 pub fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Json>, D::Error> {

@@ -3,6 +3,7 @@
 use crate::{
     Digest, Fault, Warning, canonical,
     check::Checker,
+    json::read_tree,
     param::{Param, read_params},
 };
 use serde::{Deserialize, Serialize};
@@ -284,7 +285,7 @@ fn read_checked<T: serde::de::DeserializeOwned>(
     if !check.faults.is_empty() {
         return Err(check.faults);
     }
-    let read = T::deserialize(value).map_err(|error| check.fault("$", "malformed", error.to_string())).ok();
+    let read = read_tree(value).map_err(|error| check.fault("$", "malformed", error.to_string())).ok();
     check.finish(read)
 }
 
@@ -359,7 +360,7 @@ fn read_item(value: &Value, path: &str, check: &mut Checker) -> Option<ExecutorI
         object.iter().filter(|(_, value)| !value.is_null()).map(|(k, v)| (k.clone(), v.clone())).collect();
     rest.insert("inputs".to_owned(), Value::Null);
     rest.remove("outputs");
-    match serde_json::from_value::<ExecutorItem>(Value::Object(rest)) {
+    match read_tree::<ExecutorItem>(&Value::Object(rest)) {
         Ok(item) => Some(ExecutorItem { inputs, outputs, ..item }),
         Err(error) => {
             check.fault(path, "malformed", error.to_string());

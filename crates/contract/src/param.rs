@@ -1,6 +1,6 @@
 //! Declared inputs and outputs of a node type (protocol section 3, facts section 4.3).
 
-use crate::check::Checker;
+use crate::{check::Checker, json::read_tree};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -118,6 +118,7 @@ pub fn read_params(value: &Value, path: &str, check: &mut Checker) -> Vec<Param>
 
 fn read_param(value: &Value, path: &str, check: &mut Checker) -> Option<Param> {
     let object = check.object(value, path)?;
+    let before = check.faults.len();
     check.text(object, "name", path);
     if let Some(kind) = check.optional_text(object, "type", path)
         && !ParamType::NAMES.contains(&kind)
@@ -141,8 +142,15 @@ fn read_param(value: &Value, path: &str, check: &mut Checker) -> Option<Param> {
         .filter(|(key, value)| !value.is_null() || *key == "default")
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    // What cannot be read was named as a fault above.
-    serde_json::from_value(Value::Object(present)).ok()
+    match read_tree(&Value::Object(present)) {
+        Ok(param) => Some(param),
+        // Most of what cannot be read was named as a fault above.
+        Err(error) if check.faults.len() == before => {
+            check.fault(path, "malformed", error.to_string());
+            None
+        }
+        Err(_) => None,
+    }
 }
 
 #[cfg(test)]
@@ -176,6 +184,7 @@ mod tests {
         let mut check = Checker::default();
         let value = json!([{"name": "a", "type": "string", "label": "A", "hint": {"big": 12345678901234567890123u128}}]);
         let params = read_params(&value, "$", &mut check);
+        assert_eq!(check.faults, []);
         assert_eq!(serde_json::to_value(&params).unwrap(), value);
         assert_eq!(check.warnings[0].path, "$[0].hint");
     }

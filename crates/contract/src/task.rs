@@ -1,1 +1,81 @@
-//! (being written)
+//! Tasks: what the engine puts on a lane, and what a control plane sends to a plugin
+//! (protocol sections 3 and 5).
+
+use crate::{ExecutionId, Json, Millis, NodePath, ProcessId, PublicationId, RunId};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// One attempt of one node, as it travels on a lane. The lane is only a hint: whoever takes a task
+/// first learns from the truth whether it may still be dispatched.
+///
+/// `ref` inputs are still unresolved (`{"$secret": "name"}` or a bare name, listed in `secrets`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Task {
+    /// The run.
+    pub run_id: RunId,
+    /// This attempt: the fencing token of every report.
+    pub execution_id: ExecutionId,
+    /// The widget's id.
+    pub node_id: String,
+    /// The node's place in the run.
+    pub node_path: NodePath,
+    /// What is to be run.
+    pub node_type: String,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// Values by input name.
+    pub inputs: IndexMap<String, Json>,
+    /// Names of those inputs that are secret references to be resolved before delivery.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// The widget's outputs.
+    pub outputs: Vec<String>,
+    /// Workspace of the run.
+    pub workspace_id: String,
+    /// User of the run.
+    pub user_id: String,
+    /// The process.
+    pub diagram_id: ProcessId,
+    /// The publication that the run is pinned to, for plugin nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub publication_id: Option<PublicationId>,
+    /// How long the step may take after its ack, milliseconds.
+    pub timeout_ms: u64,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+/// `executor.task` as a plugin gets it: inputs are resolved, secrets in plain text. Never logged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutorTask {
+    /// The run; the same over all iterations of all loops.
+    pub run_id: RunId,
+    /// This attempt; every report must carry it.
+    pub execution_id: ExecutionId,
+    /// The widget's id.
+    pub node_id: String,
+    /// The node's place in the run.
+    pub node_path: NodePath,
+    /// What is to be run.
+    pub node_type: String,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// Resolved values by input name.
+    pub inputs: IndexMap<String, Json>,
+    /// Names of the wanted outputs.
+    pub outputs: Vec<String>,
+    /// When the step is given up, by the platform's clock.
+    pub deadline: Millis,
+    /// Workspace of the run.
+    pub workspace_id: String,
+    /// User of the run.
+    pub user_id: String,
+    /// The process.
+    pub diagram_id: ProcessId,
+    /// W3C trace context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
