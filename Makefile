@@ -1,0 +1,23 @@
+# The only entry points that people need. `make help` lists them.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint docs
+CARGO ?= cargo
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+demo: ## everything in one process, a plugin beside it, one sample run; ARGS=--once ends after it
+	@$(CARGO) build --quiet --package conveyor --package text-tools
+	@target/debug/conveyor demo $(ARGS)
+
+test: ## everything; installs and starts what it needs (PostgreSQL, Redis)
+	@scripts/test
+
+test-fast: ## what needs no server
+	@$(CARGO) test --workspace
+
+lint: ## formatting, layers, clippy, unused and forbidden dependencies, generated documents
+	@scripts/lint
+
+docs: ## writes the generated documents (docs/configuration.md)
+	@$(CARGO) run --quiet --package conveyor -- docs configuration > docs/configuration.md
