@@ -1,1 +1,50 @@
-//! wire
+//! `NestJS` TCP framing (codec, server, client) and the gate that every door shares: address
+//! allowlist, trusted proxies, credentials (protocol sections 1 and 9).
+//!
+//! The codec and packets are pure; [`server`] and [`client`] are the thin shell around them.
+//! Payloads are carried as [`contract::Json`] text and never re-typed.
+
+pub mod client;
+pub mod codec;
+pub mod gate;
+pub mod packet;
+pub mod server;
+
+mod budget;
+mod outbox;
+mod socket;
+
+pub use client::{CallError, Client, ClientConfig};
+pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
+pub use packet::RemoteError;
+pub use server::{Handler, Limits, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
+
+use std::{io, net::SocketAddr};
+
+/// What keeps a door from opening: faults of configuration and of binding.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The listener could not be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address that was asked for.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A list of addresses holds no entry. Empty is not the same as unset (protocol section 9).
+    #[error("the address list is empty; name at least one address or CIDR, or leave it unset")]
+    EmptyList,
+    /// An entry of a list of addresses is neither an address nor a CIDR.
+    #[error("`{entry}` is neither an IP address nor a CIDR such as `10.0.0.0/8`")]
+    ListEntry {
+        /// The entry as it was written.
+        entry: String,
+    },
+    /// A forwarded address that has to be judged cannot be read; the request must be refused.
+    #[error("the forwarded address `{hop}` is not an IP address")]
+    ForwardedHop {
+        /// The hop as it was sent, shortened.
+        hop: String,
+    },
+}

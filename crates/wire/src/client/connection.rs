@@ -1,0 +1,205 @@
+//! One connection of a client: the calls in flight on it, and the task that reads their replies.
+
+use super::CallError;
+use crate::{
+    codec::{CodecError, Decoder},
+    outbox::Outbox,
+    packet::{self, Answer, RemoteError, ReplyPacket},
+};
+use contract::Json;
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+use tokio::{
+    net::{TcpStream, tcp::OwnedReadHalf},
+    sync::oneshot,
+};
+
+/// Room for one read.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Bytes that may wait to be sent: callers wait for room at half of it.
+const QUEUE_BYTES: usize = 32 * 1024 * 1024;
+
+type CallResult = Result<Json, CallError>;
+
+/// A call that waits for its reply.
+#[derive(Debug)]
+struct Pending {
+    sender: oneshot::Sender<CallResult>,
+    /// The last value of a reply of several.
+    value: Option<Json>,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    outbox: Arc<Outbox>,
+    /// Calls by id; `None` once the connection has ended.
+    pending: Mutex<Option<HashMap<u64, Pending>>>,
+    next_id: AtomicU64,
+    address: String,
+}
+
+impl Connection {
+    /// Takes a connected socket and starts its reader and writer.
+    pub(super) fn open(stream: TcpStream, address: &str, max_frame_bytes: usize) -> Arc<Self> {
+        let (read_half, write_half) = stream.into_split();
+        let outbox = Outbox::new(QUEUE_BYTES, None);
+        tokio::spawn(Arc::clone(&outbox).write_to(write_half));
+        let connection = Arc::new(Self {
+            outbox,
+            pending: Mutex::new(Some(HashMap::new())),
+            next_id: AtomicU64::new(1),
+            address: address.to_owned(),
+        });
+        tokio::spawn(Arc::clone(&connection).read(read_half, Decoder::new(max_frame_bytes)));
+        connection
+    }
+
+    pub(super) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.outbox.is_failed()
+    }
+
+    /// Ends the connection now.
+    pub(super) fn close(&self) {
+        self.outbox.fail();
+    }
+
+    /// Registers a call; `None` when the connection has ended.
+    pub(super) fn begin(self: &Arc<Self>) -> Option<Call> {
+        let (sender, receiver) = oneshot::channel();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        self.pending.lock().as_mut()?.insert(id, Pending { sender, value: None });
+        Some(Call { connection: Arc::clone(self), id, receiver })
+    }
+
+    async fn read(self: Arc<Self>, socket: OwnedReadHalf, mut decoder: Decoder) {
+        let end = tokio::select! {
+            end = self.read_to_end(&socket, &mut decoder) => end,
+            () = self.outbox.failed() => Ok(()),
+        };
+        // First the mark, then the calls: a call that sees the end must not find the connection open.
+        self.outbox.fail();
+        let pending = self.pending.lock().take().unwrap_or_default();
+        if let Err(error) = end {
+            tracing::warn!(
+                event = "peer_unreadable",
+                address = self.address,
+                error = %error,
+                calls = pending.len(),
+                "connection closed: the server's replies cannot be read"
+            );
+            // When one call is in flight the reply is its own; else nobody knows whose it was.
+            if let (CodecError::TooLarge { limit, actual }, 1) = (error, pending.len()) {
+                for (_, call) in pending {
+                    let _ = call.sender.send(Err(CallError::TooLarge { what: "reply", limit, actual }));
+                }
+            }
+        }
+    }
+
+    async fn read_to_end(&self, socket: &OwnedReadHalf, decoder: &mut Decoder) -> Result<(), CodecError> {
+        loop {
+            let buffer = decoder.buffer_mut();
+            buffer.reserve(READ_BYTES);
+            match socket.try_read_buf(buffer) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    while let Some(frame) = decoder.next_frame()? {
+                        self.take(packet::parse_reply(&frame)?);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    decoder.release_memory();
+                    if socket.readable().await.is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Hands a reply to its call. Replies to forgotten calls are ignored.
+    fn take(&self, ReplyPacket { id, answer }: ReplyPacket) {
+        let mut pending = self.pending.lock();
+        let Some(calls) = pending.as_mut() else { return };
+        let Some(id) = id else {
+            if let Answer::Error(error) = answer {
+                self.refused(calls, &error);
+            }
+            return;
+        };
+        let Some(id) = id.text().trim_matches('"').parse().ok() else { return };
+        let result = match answer {
+            Answer::Value { response, last: false } => {
+                if let Some(call) = calls.get_mut(&id) {
+                    call.value = response.or(call.value.take());
+                }
+                return;
+            }
+            Answer::Value { response, last: true } => Ok(response),
+            Answer::Error(error) => Err(CallError::Remote(error)),
+            Answer::NoHandler => Err(CallError::NoHandler),
+        };
+        if let Some(call) = calls.remove(&id) {
+            let _ = call.sender.send(result.map(|response| response.or(call.value).unwrap_or_default()));
+        }
+    }
+
+    /// The server refuses the connection and will close it. When one call is in flight, the refusal
+    /// is its answer.
+    fn refused(&self, calls: &mut HashMap<u64, Pending>, error: &RemoteError) {
+        tracing::warn!(
+            event = "peer_refused_connection",
+            address = self.address,
+            code = error.code.as_deref(),
+            calls = calls.len(),
+            "the server refuses the connection: {}",
+            error.message
+        );
+        if calls.len() == 1 {
+            for (_, call) in calls.drain() {
+                let _ = call.sender.send(Err(CallError::Remote(error.clone())));
+            }
+        }
+    }
+}
+
+/// A call in flight; forgotten when dropped.
+#[derive(Debug)]
+pub(super) struct Call {
+    connection: Arc<Connection>,
+    id: u64,
+    receiver: oneshot::Receiver<CallResult>,
+}
+
+impl Call {
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The reply; `None` when the connection ended before it.
+    pub(super) async fn outcome(&mut self) -> Option<CallResult> {
+        (&mut self.receiver).await.ok()
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(calls) = self.connection.pending.lock().as_mut() {
+            calls.remove(&self.id);
+        }
+    }
+}

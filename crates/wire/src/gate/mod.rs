@@ -1,0 +1,10 @@
+//! The gate of every door: which address may speak (allowlist), whose address it is behind proxies,
+//! and whether the credential is right (protocol sections 1 and 9). Pure: no I/O.
+
+mod allow;
+mod credential;
+mod proxy;
+
+pub use allow::AllowList;
+pub use credential::{Credentials, Verdict, credential_in};
+pub use proxy::TrustProxy;
