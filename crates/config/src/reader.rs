@@ -166,7 +166,13 @@ impl<'s> Reader<'s> {
     }
 
     /// A value of a type that knows how to read itself.
-    pub fn of<T: FromStr<Err: Display>>(&mut self, name: &'static str, kind: Kind, default: &str, doc: &'static str) -> Option<T> {
+    pub fn of<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        default: &str,
+        doc: &'static str,
+    ) -> Option<T> {
         let found = self.find(name, Some(default));
         self.declare(name, kind, default.to_owned(), doc, false, &found);
         let text = found.text?;
@@ -181,9 +187,19 @@ impl<'s> Reader<'s> {
 
     /// Like [`Reader::of`], but a variable that is set to an empty text is refused instead of
     /// falling back: an empty allowlist must not open the door (protocol section 9).
-    pub fn list<T: FromStr<Err: Display>>(&mut self, name: &'static str, kind: Kind, default: &str, doc: &'static str) -> Option<T> {
+    pub fn list<T: FromStr<Err: Display>>(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        default: &str,
+        doc: &'static str,
+    ) -> Option<T> {
         if self.source.get(name).is_some_and(|text| text.trim().is_empty()) {
-            self.fault(name, Some(String::new()), "is set but empty; list the addresses, or unset it for the default");
+            self.fault(
+                name,
+                Some(String::new()),
+                "is set but empty; list the addresses, or unset it for the default",
+            );
         }
         self.of(name, kind, default, doc)
     }
@@ -211,7 +227,12 @@ impl<'s> Reader<'s> {
 
     /// A secret without which the service refuses to start, unless `insecure` is set
     /// (`CONVEYOR_INSECURE_DEV`).
-    pub fn required_secret(&mut self, name: &'static str, insecure: bool, doc: &'static str) -> Option<SecretString> {
+    pub fn required_secret(
+        &mut self,
+        name: &'static str,
+        insecure: bool,
+        doc: &'static str,
+    ) -> Option<SecretString> {
         let secret = self.secret(name, doc);
         if secret.is_none() && !insecure {
             self.fault(name, None, "is not set; set it to a long random text (or CONVEYOR_INSECURE_DEV=true on a machine of your own)");
@@ -284,7 +305,15 @@ impl<'s> Reader<'s> {
         }
     }
 
-    fn declare(&mut self, name: &'static str, kind: Kind, default: String, doc: &'static str, secret: bool, found: &Found) {
+    fn declare(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        default: String,
+        doc: &'static str,
+        secret: bool,
+        found: &Found,
+    ) {
         if self.entries.iter().any(|entry| entry.name == name) {
             return;
         }
@@ -305,7 +334,8 @@ mod tests {
 
     #[test]
     fn every_fault_is_named_with_variable_value_and_remedy() {
-        let source = Variables::of([("A_PORT", "70000"), ("A_RATIO", "2"), ("A_FLAG", "yes"), ("A_MS", "-1")]);
+        let source =
+            Variables::of([("A_PORT", "70000"), ("A_RATIO", "2"), ("A_FLAG", "yes"), ("A_MS", "-1")]);
         let mut reader = Reader::new(&source);
         reader.port("A_PORT", 1, "");
         reader.ratio("A_RATIO", 0.2, "");
@@ -314,7 +344,9 @@ mod tests {
         reader.required_secret("A_KEY", false, "");
         let faults = reader.finish().unwrap_err();
         assert_eq!(faults.0.len(), 5);
-        assert!(faults.to_string().contains("A_PORT=\"70000\": is no port; use a whole number from 0 to 65535"));
+        assert!(
+            faults.to_string().contains("A_PORT=\"70000\": is no port; use a whole number from 0 to 65535")
+        );
     }
 
     #[test]
@@ -341,7 +373,8 @@ mod tests {
     #[test]
     fn a_profile_changes_defaults_and_is_named_as_their_origin() {
         let source = Variables::default();
-        let mut reader = Reader::new(&source).with_profile("demo", BTreeMap::from([("A_PORT", "4020".to_owned())]));
+        let mut reader =
+            Reader::new(&source).with_profile("demo", BTreeMap::from([("A_PORT", "4020".to_owned())]));
         assert_eq!(reader.port("A_PORT", 3000, ""), 4020);
         assert_eq!(reader.entries()[0].origin.to_string(), "default of demo");
         assert_eq!(reader.entries()[0].default, "3000");

@@ -73,7 +73,12 @@ impl Checker {
     }
 
     /// An optional string, or a fault when it is something else.
-    pub fn optional_text<'v>(&mut self, object: &'v Map<String, Value>, key: &str, path: &str) -> Option<&'v str> {
+    pub fn optional_text<'v>(
+        &mut self,
+        object: &'v Map<String, Value>,
+        key: &str,
+        path: &str,
+    ) -> Option<&'v str> {
         match object.get(key) {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(text),

@@ -148,8 +148,8 @@ impl fmt::Display for ErrorCode {
 #[serde(rename_all = "camelCase")]
 pub struct RpcError {
     /// Always `error`: what `NestJS` clients look for.
-    #[serde(default = "error_status")]
-    pub status: String,
+    #[serde(default, skip_deserializing)]
+    pub status: Status,
     /// The stable code.
     pub code: ErrorCode,
     /// What happened and what to do, for a person.
@@ -163,14 +163,25 @@ pub struct RpcError {
     pub retryable: bool,
 }
 
-fn error_status() -> String {
-    "error".to_owned()
+/// The constant `error`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// The only one.
+    #[default]
+    Error,
 }
 
 impl RpcError {
     /// An error with the code's own `retryable`.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { status: error_status(), code, message: message.into(), details: None, retryable: code.retryable() }
+        Self {
+            status: Status::Error,
+            code,
+            message: message.into(),
+            details: None,
+            retryable: code.retryable(),
+        }
     }
 
     /// Adds machine-readable details.

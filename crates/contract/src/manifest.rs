@@ -187,12 +187,29 @@ pub struct BatchPullRequest {
 }
 
 const MANIFEST_KEYS: [&str; 10] = [
-    "kind", "pluginId", "publicationVersion", "label", "description", "variables", "staticAssets", "ui",
-    "executors", "pull",
+    "kind",
+    "pluginId",
+    "publicationVersion",
+    "label",
+    "description",
+    "variables",
+    "staticAssets",
+    "ui",
+    "executors",
+    "pull",
 ];
 const ITEM_KEYS: [&str; 11] = [
-    "nodeType", "name", "description", "help", "pluginId", "pluginLabel", "inputs", "outputs", "transport",
-    "tags", "sectionPath",
+    "nodeType",
+    "name",
+    "description",
+    "help",
+    "pluginId",
+    "pluginLabel",
+    "inputs",
+    "outputs",
+    "transport",
+    "tags",
+    "sectionPath",
 ];
 
 /// Checks and reads a manifest; every fault is named with its path, unknown fields are warnings.
@@ -237,7 +254,11 @@ fn check_declarations(object: &Map<String, Value>, check: &mut Checker) {
         if let Some(url) = check.text(asset, "url", &path)
             && !(url.starts_with("http://") || url.starts_with("https://"))
         {
-            check.fault(format!("{path}.url"), "invalid_url", format!("{url:?} must begin with http:// or https://"));
+            check.fault(
+                format!("{path}.url"),
+                "invalid_url",
+                format!("{url:?} must begin with http:// or https://"),
+            );
         }
     }
     let mut types = HashSet::new();
@@ -245,7 +266,11 @@ fn check_declarations(object: &Map<String, Value>, check: &mut Checker) {
         let Some(executor) = check.object(executor, &path) else { continue };
         if let Some(node_type) = check.text(executor, "nodeType", &path) {
             if !types.insert(node_type.to_owned()) {
-                check.fault(format!("{path}.nodeType"), "duplicate", format!("{node_type:?} is declared twice"));
+                check.fault(
+                    format!("{path}.nodeType"),
+                    "duplicate",
+                    format!("{node_type:?} is declared twice"),
+                );
             }
             if crate::builtin::is_builtin(node_type) {
                 check.fault(
@@ -258,7 +283,9 @@ fn check_declarations(object: &Map<String, Value>, check: &mut Checker) {
         for (path, key) in check.list(executor, "requiredTemplateKeys", &path, false) {
             match key.as_str() {
                 Some(key) if keys.contains(key) => {}
-                Some(key) => check.fault(path, "unknown_asset", format!("no static asset has the key {key:?}")),
+                Some(key) => {
+                    check.fault(path, "unknown_asset", format!("no static asset has the key {key:?}"));
+                }
                 None => check.wrong_type(&path, "a string", key),
             }
         }
@@ -267,13 +294,19 @@ fn check_declarations(object: &Map<String, Value>, check: &mut Checker) {
 
 fn check_endpoint(value: Option<&Value>, path: &str, check: &mut Checker) {
     let Some(value) = value else {
-        return check.fault(path, "missing", "is required: {host, port} where plugin-manager reaches the plugin");
+        return check.fault(
+            path,
+            "missing",
+            "is required: {host, port} where plugin-manager reaches the plugin",
+        );
     };
     let Some(object) = check.object(value, path) else { return };
     check.text(object, "host", path);
     match object.get("port") {
         Some(port) if port.as_u64().is_some_and(|port| (1..=65_535).contains(&port)) => {}
-        Some(port) => check.fault(format!("{path}.port"), "invalid_port", format!("{port} is no port from 1 to 65535")),
+        Some(port) => {
+            check.fault(format!("{path}.port"), "invalid_port", format!("{port} is no port from 1 to 65535"));
+        }
         None => check.fault(format!("{path}.port"), "missing", "is required"),
     }
 }
@@ -292,7 +325,11 @@ fn read_checked<T: serde::de::DeserializeOwned>(
 /// Checks and reads `items` of a batch pull answer and fills in what the plugin left out. `path` is
 /// the path of the array. All declared node types must be covered; items that were not declared
 /// are a warning and dropped.
-pub fn read_items(items: &Value, path: &str, manifest: &Manifest) -> Result<(Vec<ExecutorItem>, Vec<Warning>), Vec<Fault>> {
+pub fn read_items(
+    items: &Value,
+    path: &str,
+    manifest: &Manifest,
+) -> Result<(Vec<ExecutorItem>, Vec<Warning>), Vec<Fault>> {
     let mut check = Checker::default();
     let mut found: BTreeMap<String, ExecutorItem> = BTreeMap::new();
     let Some(list) = items.as_array() else {
@@ -304,7 +341,11 @@ pub fn read_items(items: &Value, path: &str, manifest: &Manifest) -> Result<(Vec
         let path = format!("{path}[{index}]");
         let Some(mut item) = read_item(item, &path, &mut check) else { continue };
         if !declared.contains(&item.node_type.as_str()) {
-            check.warn(format!("{path}.nodeType"), "undeclared", format!("{:?} is not in the manifest; ignored", item.node_type));
+            check.warn(
+                format!("{path}.nodeType"),
+                "undeclared",
+                format!("{:?} is not in the manifest; ignored", item.node_type),
+            );
             continue;
         }
         if item.plugin_id.is_empty() {
@@ -320,7 +361,11 @@ pub fn read_items(items: &Value, path: &str, manifest: &Manifest) -> Result<(Vec
     }
     for node_type in &declared {
         if !found.contains_key(*node_type) {
-            check.fault(path, "not_covered", format!("the batch has no item for the declared node type {node_type:?}"));
+            check.fault(
+                path,
+                "not_covered",
+                format!("the batch has no item for the declared node type {node_type:?}"),
+            );
         }
     }
     let ordered = declared.iter().filter_map(|node_type| found.remove(*node_type)).collect();
@@ -374,14 +419,22 @@ fn check_transport(transport: &Value, path: &str, check: &mut Checker) {
     if let Some(kind) = check.text(object, "type", path)
         && kind != "tcp"
     {
-        check.fault(format!("{path}.type"), "unknown_transport", format!("{kind:?} is not supported; use \"tcp\""));
+        check.fault(
+            format!("{path}.type"),
+            "unknown_transport",
+            format!("{kind:?} is not supported; use \"tcp\""),
+        );
     }
     check_endpoint(object.get("params"), &format!("{path}.params"), check);
 }
 
 /// The publication's digest: SHA-256 over the canonical JSON of manifest, items and asset hashes,
 /// without addresses, so that moving a plugin to another host is no new publication.
-pub fn publication_digest(manifest: &Manifest, items: &[ExecutorItem], assets: &BTreeMap<String, Digest>) -> Digest {
+pub fn publication_digest(
+    manifest: &Manifest,
+    items: &[ExecutorItem],
+    assets: &BTreeMap<String, Digest>,
+) -> Digest {
     let mut manifest = manifest.clone();
     manifest.pull = Endpoint::default();
     manifest.static_assets.iter_mut().for_each(|asset| asset.url = String::new());
@@ -423,8 +476,14 @@ mod tests {
         assert_eq!(
             paths,
             [
-                "$.kind", "$.pluginId", "$.publicationVersion", "$.label", "$.executors[1].nodeType",
-                "$.executors[1].requiredTemplateKeys[0]", "$.executors[2].nodeType", "$.pull.port"
+                "$.kind",
+                "$.pluginId",
+                "$.publicationVersion",
+                "$.label",
+                "$.executors[1].nodeType",
+                "$.executors[1].requiredTemplateKeys[0]",
+                "$.executors[2].nodeType",
+                "$.pull.port"
             ]
         );
     }
@@ -432,7 +491,9 @@ mod tests {
     #[test]
     fn batch_must_cover_every_declared_node_type() {
         let (manifest, _) = read_manifest(&manifest()).unwrap();
-        let faults = read_items(&json!([{"nodeType": "other", "inputs": null, "outputs": []}]), "$.items", &manifest).unwrap_err();
+        let faults =
+            read_items(&json!([{"nodeType": "other", "inputs": null, "outputs": []}]), "$.items", &manifest)
+                .unwrap_err();
         assert_eq!(faults[0].code, "not_covered");
     }
 

@@ -77,8 +77,18 @@ pub struct Param {
 }
 
 const KNOWN: [&str; 12] = [
-    "name", "type", "label", "description", "required", "default", "static", "canBePort", "isPort",
-    "isPrimary", "secretKind", "options",
+    "name",
+    "type",
+    "label",
+    "description",
+    "required",
+    "default",
+    "static",
+    "canBePort",
+    "isPort",
+    "isPrimary",
+    "secretKind",
+    "options",
 ];
 
 /// Reads `inputs` or `outputs` of an executor item: an array of params or an object keyed by name;
@@ -109,7 +119,11 @@ pub fn read_params(value: &Value, path: &str, check: &mut Checker) -> Vec<Param>
         .filter_map(|(path, item)| {
             let param = read_param(&item, &path, check)?;
             if !seen.insert(param.name.clone()) {
-                check.fault(format!("{path}.name"), "duplicate", format!("{:?} is declared twice", param.name));
+                check.fault(
+                    format!("{path}.name"),
+                    "duplicate",
+                    format!("{:?} is declared twice", param.name),
+                );
             }
             Some(param)
         })

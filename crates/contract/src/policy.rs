@@ -1,10 +1,7 @@
 //! Dispatch policy: one pure function with an explanation (protocol section 6). The control plane
 //! decides by it at dispatch time; plugin-manager explains by it.
 
-use crate::{
-    ErrorCode, PublicationId,
-    catalogue::HealthState,
-};
+use crate::{ErrorCode, PublicationId, catalogue::HealthState};
 use serde::{Deserialize, Serialize};
 
 /// The facts of the catalogue that a decision needs, looked up by the caller.
@@ -98,22 +95,56 @@ pub fn decide(node_type: &str, workspace_id: &str, user_id: &str, facts: &Facts)
     let subject = &facts.subject;
     // In the order of the protocol: rule, does it pass, code and message of its refusal.
     let rules: [(Rule, bool, ErrorCode, String); 8] = [
-        (Rule::PluginKnown, facts.plugin.is_some(), ErrorCode::PluginUnknown,
-            format!("no plugin in the catalogue has the node type {node_type:?}; start the plugin so that it publishes itself")),
-        (Rule::PluginNotRemoved, !plugin.removed, ErrorCode::PluginRemoved,
-            format!("{subject} was removed; publish it again to use {node_type:?}")),
-        (Rule::PublicationExists, facts.publication.is_some(), ErrorCode::PublicationMissing,
-            format!("the publication of {subject} that the run is pinned to does not exist; start a new run")),
-        (Rule::NodeTypeKnown, facts.has_node_type, ErrorCode::NodeTypeUnknown,
-            format!("{subject} has no node type {node_type:?}; pin or publish a version that has it")),
-        (Rule::EnabledInWorkspace, plugin.enabled_in_workspace, ErrorCode::PluginDisabled,
-            format!("{subject} is not enabled in workspace {workspace_id:?}; enable it there")),
-        (Rule::EnabledForUser, plugin.enabled_for_user != Some(false), ErrorCode::PluginDisabled,
-            format!("{subject} is disabled for user {user_id:?} in workspace {workspace_id:?}")),
-        (Rule::NotQuarantined, !plugin.quarantined, ErrorCode::PluginQuarantined,
-            format!("{subject} is quarantined by an operator")),
-        (Rule::Online, plugin.health != HealthState::Offline, ErrorCode::PluginOffline,
-            format!("{subject} does not answer its health probe; start it or look at its log")),
+        (
+            Rule::PluginKnown,
+            facts.plugin.is_some(),
+            ErrorCode::PluginUnknown,
+            format!(
+                "no plugin in the catalogue has the node type {node_type:?}; start the plugin so that it publishes itself"
+            ),
+        ),
+        (
+            Rule::PluginNotRemoved,
+            !plugin.removed,
+            ErrorCode::PluginRemoved,
+            format!("{subject} was removed; publish it again to use {node_type:?}"),
+        ),
+        (
+            Rule::PublicationExists,
+            facts.publication.is_some(),
+            ErrorCode::PublicationMissing,
+            format!("the publication of {subject} that the run is pinned to does not exist; start a new run"),
+        ),
+        (
+            Rule::NodeTypeKnown,
+            facts.has_node_type,
+            ErrorCode::NodeTypeUnknown,
+            format!("{subject} has no node type {node_type:?}; pin or publish a version that has it"),
+        ),
+        (
+            Rule::EnabledInWorkspace,
+            plugin.enabled_in_workspace,
+            ErrorCode::PluginDisabled,
+            format!("{subject} is not enabled in workspace {workspace_id:?}; enable it there"),
+        ),
+        (
+            Rule::EnabledForUser,
+            plugin.enabled_for_user != Some(false),
+            ErrorCode::PluginDisabled,
+            format!("{subject} is disabled for user {user_id:?} in workspace {workspace_id:?}"),
+        ),
+        (
+            Rule::NotQuarantined,
+            !plugin.quarantined,
+            ErrorCode::PluginQuarantined,
+            format!("{subject} is quarantined by an operator"),
+        ),
+        (
+            Rule::Online,
+            plugin.health != HealthState::Offline,
+            ErrorCode::PluginOffline,
+            format!("{subject} does not answer its health probe; start it or look at its log"),
+        ),
     ];
     for (rule, passed, code, message) in rules {
         verdicts.push(Verdict { rule, passed });
@@ -130,7 +161,11 @@ mod tests {
 
     fn good() -> Facts {
         Facts {
-            plugin: Some(PluginFacts { plugin_id: "jira".into(), enabled_in_workspace: true, ..PluginFacts::default() }),
+            plugin: Some(PluginFacts {
+                plugin_id: "jira".into(),
+                enabled_in_workspace: true,
+                ..PluginFacts::default()
+            }),
             publication: Some(PublicationId(uuid::Uuid::nil())),
             subject: "jira@0.0.1".into(),
             has_node_type: true,
@@ -163,7 +198,12 @@ mod tests {
     #[test]
     fn the_first_rule_in_the_stated_order_answers() {
         let everything_wrong = Facts {
-            plugin: Some(PluginFacts { removed: true, quarantined: true, health: HealthState::Offline, ..PluginFacts::default() }),
+            plugin: Some(PluginFacts {
+                removed: true,
+                quarantined: true,
+                health: HealthState::Offline,
+                ..PluginFacts::default()
+            }),
             ..Facts::default()
         };
         let decision = decide("x", "w", "u", &everything_wrong);
@@ -174,7 +214,14 @@ mod tests {
     #[test]
     fn offline_is_the_only_retryable_refusal() {
         assert!(ErrorCode::PluginOffline.retryable());
-        for code in [ErrorCode::PluginUnknown, ErrorCode::PluginRemoved, ErrorCode::PublicationMissing, ErrorCode::NodeTypeUnknown, ErrorCode::PluginDisabled, ErrorCode::PluginQuarantined] {
+        for code in [
+            ErrorCode::PluginUnknown,
+            ErrorCode::PluginRemoved,
+            ErrorCode::PublicationMissing,
+            ErrorCode::NodeTypeUnknown,
+            ErrorCode::PluginDisabled,
+            ErrorCode::PluginQuarantined,
+        ] {
             assert!(!code.retryable(), "{code}");
         }
     }

@@ -1,11 +1,6 @@
 //! Reports about steps and what a reporter is told (protocol sections 3, 4 and 5).
 
-use crate::{
-    ErrorCode, ExecutionId, Fault, Json, RpcError, RunId,
-    canonical,
-    check::Checker,
-    json::present,
-};
+use crate::{ErrorCode, ExecutionId, Fault, Json, RpcError, RunId, canonical, check::Checker, json::present};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -229,7 +224,8 @@ struct RawReport {
 /// case only when well-formed; ill-formed it is a fault.
 pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError> {
     let raw: RawReport = body.read().map_err(|error| malformed(&error))?;
-    let Some(execution_id) = raw.execution_id.as_ref().filter(|id| !id.is_null() && id.text() != "\"\"") else {
+    let Some(execution_id) = raw.execution_id.as_ref().filter(|id| !id.is_null() && id.text() != "\"\"")
+    else {
         return Err(RpcError::new(
             ErrorCode::MissingExecutionId,
             "the report carries no executionId; send back the executionId of the task",
@@ -242,7 +238,9 @@ pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError
         None => None,
     };
     let body = match kind {
-        ReportKind::Ack => Some(ReportBody::Ack(Ack { worker_id: text(raw.worker_id, "$.workerId", &mut check) })),
+        ReportKind::Ack => {
+            Some(ReportBody::Ack(Ack { worker_id: text(raw.worker_id, "$.workerId", &mut check) }))
+        }
         ReportKind::Heartbeat => Some(ReportBody::Heartbeat(Heartbeat {
             progress: progress(raw.progress, &mut check),
             message: text(raw.message, "$.message", &mut check),
@@ -251,7 +249,9 @@ pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError
         ReportKind::Result => read_result(&raw, &mut check).map(ReportBody::Result),
     };
     match (execution_id, body) {
-        (Some(execution_id), Some(body)) if check.faults.is_empty() => Ok(StepReport { execution_id, run_id, body }),
+        (Some(execution_id), Some(body)) if check.faults.is_empty() => {
+            Ok(StepReport { execution_id, run_id, body })
+        }
         _ => Err(invalid(&check.faults)),
     }
 }
@@ -331,7 +331,9 @@ fn read_result(raw: &RawReport, check: &mut Checker) -> Option<StepResult> {
         }
     };
     let error = match (status, error) {
-        (StepStatus::Error, None) => Some(StepError { message: "the step failed without a reason".to_owned(), ..StepError::default() }),
+        (StepStatus::Error, None) => {
+            Some(StepError { message: "the step failed without a reason".to_owned(), ..StepError::default() })
+        }
         (_, error) => error,
     };
     Some(StepResult { status, outputs: outputs(raw.outputs.as_ref(), check), error })
@@ -350,7 +352,11 @@ fn read_error(json: &Json, check: &mut Checker) -> StepError {
         details: Option<Json>,
     }
     let Ok(raw) = json.read::<Raw>() else {
-        check.fault("$.error", "wrong_type", "must be an object {code?, message, retryable?, details?} or a string");
+        check.fault(
+            "$.error",
+            "wrong_type",
+            "must be an object {code?, message, retryable?, details?} or a string",
+        );
         return StepError::default();
     };
     let plain = |value: Value| match value {
@@ -417,7 +423,6 @@ pub enum Dispatched {
     Refused(StepError),
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -448,8 +453,17 @@ mod tests {
 
     #[test]
     fn every_fault_of_a_report_is_named_with_its_path() {
-        let error = read(ReportKind::Result, &json!({"executionId": 5, "runId": "x", "outputs": [], "error": {"retryable": 1}})).unwrap_err();
-        let paths: Vec<_> = error.details.unwrap()["faults"].as_array().unwrap().iter().map(|f| f["path"].as_str().unwrap().to_owned()).collect();
+        let error = read(
+            ReportKind::Result,
+            &json!({"executionId": 5, "runId": "x", "outputs": [], "error": {"retryable": 1}}),
+        )
+        .unwrap_err();
+        let paths: Vec<_> = error.details.unwrap()["faults"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|f| f["path"].as_str().unwrap().to_owned())
+            .collect();
         assert_eq!(paths, ["$.executionId", "$.runId", "$.error.retryable", "$.outputs"]);
         for body in [json!(null), json!([]), json!("x"), json!(5)] {
             assert_eq!(read(ReportKind::Ack, &body).unwrap_err().code, ErrorCode::InvalidReport, "{body}");
@@ -458,23 +472,35 @@ mod tests {
 
     #[test]
     fn lone_surrogates_and_big_numbers_pass_untouched() {
-        let body = Json::parse(format!(r#"{{"executionId":"{ID}","outputs":{{"s":"\ud800","n":123456789012345678901234567890}}}}"#)).unwrap();
-        let ReportBody::Result(result) = read_report(ReportKind::Result, &body).unwrap().body else { panic!() };
+        let body = Json::parse(format!(
+            r#"{{"executionId":"{ID}","outputs":{{"s":"\ud800","n":123456789012345678901234567890}}}}"#
+        ))
+        .unwrap();
+        let ReportBody::Result(result) = read_report(ReportKind::Result, &body).unwrap().body else {
+            panic!()
+        };
         assert_eq!(result.outputs["s"].text(), r#""\ud800""#);
         assert_eq!(result.outputs["n"].text(), "123456789012345678901234567890");
     }
 
     #[test]
     fn reports_survive_the_wire() {
-        let report = read(ReportKind::Partial, &json!({"executionId": ID, "sequence": 3, "outputs": {"a": [1]}})).unwrap();
+        let report =
+            read(ReportKind::Partial, &json!({"executionId": ID, "sequence": 3, "outputs": {"a": [1]}}))
+                .unwrap();
         let text = serde_json::to_string(&StepReports { reports: vec![report.clone()] }).unwrap();
         assert_eq!(serde_json::from_str::<StepReports>(&text).unwrap().reports, [report]);
     }
 
     #[test]
     fn same_result_has_the_same_digest_whatever_its_spelling() {
-        let one = Json::parse(format!(r#"{{"executionId":"{ID}","status":"ok","outputs":{{"a":{{"x":1,"y":2}}}}}}"#)).unwrap();
-        let two = Json::parse(format!(r#"{{ "outputs": {{"a": {{"y":2, "x":1}} }}, "executionId":"{ID}" }}"#)).unwrap();
+        let one = Json::parse(format!(
+            r#"{{"executionId":"{ID}","status":"ok","outputs":{{"a":{{"x":1,"y":2}}}}}}"#
+        ))
+        .unwrap();
+        let two =
+            Json::parse(format!(r#"{{ "outputs": {{"a": {{"y":2, "x":1}} }}, "executionId":"{ID}" }}"#))
+                .unwrap();
         let digest = |json| match read_report(ReportKind::Result, &json).unwrap().body {
             ReportBody::Result(result) => result.digest(),
             _ => panic!(),

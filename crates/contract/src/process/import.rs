@@ -14,7 +14,8 @@ pub fn import(document: &Value, default_name: &str) -> Result<Vec<(String, Value
         if diagrams.is_empty() {
             check.fault("$.diagrams", "empty", "the preset holds no diagram");
         }
-        let preset_name = object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
+        let preset_name =
+            object.get("metadata").and_then(|metadata| metadata.get("name")).and_then(Value::as_str);
         let diagrams = diagrams
             .into_iter()
             .map(|(path, diagram)| (path, named(diagram, preset_name.unwrap_or(default_name))))

@@ -25,7 +25,10 @@ mod tests {
         assert_eq!(at("[-1].x.y[0]"), Some(json!(1)));
         assert_eq!(at("$[0].x"), Some(json!(1)));
         assert_eq!(at("[5]"), None);
-        assert_eq!(parse_path("a.b[0].c[-1]").unwrap().query(&json!({"a": {"b": [{"c": [7]}]}})).first(), Some(&json!(7)));
+        assert_eq!(
+            parse_path("a.b[0].c[-1]").unwrap().query(&json!({"a": {"b": [{"c": [7]}]}})).first(),
+            Some(&json!(7))
+        );
         assert!(parse_path("a..[").is_err());
     }
 }

@@ -55,7 +55,8 @@ pub fn validate(
     catalogue: &dyn NodeTypes,
     strictness: Strictness,
 ) -> Result<Validated, Vec<Fault>> {
-    let mut validation = Validation { check: Checker::default(), catalogue, strictness, used: HashSet::new() };
+    let mut validation =
+        Validation { check: Checker::default(), catalogue, strictness, used: HashSet::new() };
     let process = validation.graph(document, path);
     let mut used: Vec<String> = validation.used.into_iter().collect();
     used.sort_unstable();
@@ -104,10 +105,18 @@ impl Validation<'_> {
             let Some(widget) = self.check.object(value, &path) else { continue };
             if let Some(id) = self.check.text(widget, "id", &path) {
                 if !ids.insert(id.to_owned()) {
-                    self.check.fault(format!("{path}.id"), "duplicate", format!("the id {id:?} is used by another widget"));
+                    self.check.fault(
+                        format!("{path}.id"),
+                        "duplicate",
+                        format!("the id {id:?} is used by another widget"),
+                    );
                 }
                 if id.contains(['/', '[', ']']) {
-                    self.check.fault(format!("{path}.id"), "invalid_id", format!("{id:?} must not hold any of / [ ]"));
+                    self.check.fault(
+                        format!("{path}.id"),
+                        "invalid_id",
+                        format!("{id:?} must not hold any of / [ ]"),
+                    );
                 }
             }
             match widget.get("source") {
@@ -116,7 +125,9 @@ impl Validation<'_> {
                         self.check.text(source, "nodeType", &format!("{path}.source"));
                     }
                 }
-                None => self.check.fault(format!("{path}.source"), "missing", "is required: {nodeType, label}"),
+                None => {
+                    self.check.fault(format!("{path}.source"), "missing", "is required: {nodeType, label}");
+                }
             }
             self.fields(widget, &path);
             self.execution(widget, &path);
@@ -138,7 +149,11 @@ impl Validation<'_> {
             if let Some(name) = self.check.text(field, "name", &path)
                 && !names.insert(name.to_owned())
             {
-                self.check.fault(format!("{path}.name"), "duplicate", format!("the field {name:?} is listed twice"));
+                self.check.fault(
+                    format!("{path}.name"),
+                    "duplicate",
+                    format!("the field {name:?} is listed twice"),
+                );
             }
         }
         for (path, output) in self.check.list(widget, "outputs", path, false) {
@@ -155,12 +170,20 @@ impl Validation<'_> {
         if let Some(timeout) = object.get("timeoutMs")
             && timeout.as_u64().is_none_or(|ms| ms == 0)
         {
-            self.check.fault(format!("{path}.timeoutMs"), "out_of_range", "must be a whole number of milliseconds above 0");
+            self.check.fault(
+                format!("{path}.timeoutMs"),
+                "out_of_range",
+                "must be a whole number of milliseconds above 0",
+            );
         }
         if let Some(retry) = object.get("retry").filter(|value| !value.is_null())
             && retry.get("maxAttempts").and_then(Value::as_u64).is_none_or(|n| !(1..=100).contains(&n))
         {
-            self.check.fault(format!("{path}.retry.maxAttempts"), "out_of_range", "must be a whole number from 1 to 100");
+            self.check.fault(
+                format!("{path}.retry.maxAttempts"),
+                "out_of_range",
+                "must be a whole number from 1 to 100",
+            );
         }
         if let Some(on_error) = object.get("onError").filter(|value| !value.is_null())
             && !matches!(on_error.as_str(), Some("fail" | "continue"))
@@ -182,7 +205,11 @@ impl Validation<'_> {
                 && !id.is_empty()
                 && !ids.insert(id.to_owned())
             {
-                self.check.fault(format!("{path}.id"), "duplicate", format!("the id {id:?} is used by another edge"));
+                self.check.fault(
+                    format!("{path}.id"),
+                    "duplicate",
+                    format!("the id {id:?} is used by another edge"),
+                );
             }
             if self.check.faults.len() == before
                 && let Ok(edge) = read_tree::<Edge>(value)
@@ -195,25 +222,46 @@ impl Validation<'_> {
 
     /// Both ends of each edge exist.
     fn handles(&mut self, widgets: &[Placed], edges: &[(String, Edge)]) {
-        let by_id: HashMap<&str, &Widget> = widgets.iter().map(|w| (w.widget.id.as_str(), &w.widget)).collect();
+        let by_id: HashMap<&str, &Widget> =
+            widgets.iter().map(|w| (w.widget.id.as_str(), &w.widget)).collect();
         for (path, edge) in edges {
             match by_id.get(edge.source.as_str()) {
-                None => self.check.fault(format!("{path}.source"), "unknown_widget", format!("no widget has the id {:?}", edge.source)),
+                None => self.check.fault(
+                    format!("{path}.source"),
+                    "unknown_widget",
+                    format!("no widget has the id {:?}", edge.source),
+                ),
                 Some(widget) => {
                     if let Some(outputs) = self.output_names(widget)
                         && !outputs.contains(&edge.source_handle)
                     {
-                        self.unknown_handle(&format!("{path}.sourceHandle"), widget, "output", &edge.source_handle, &outputs);
+                        self.unknown_handle(
+                            &format!("{path}.sourceHandle"),
+                            widget,
+                            "output",
+                            &edge.source_handle,
+                            &outputs,
+                        );
                     }
                 }
             }
             match by_id.get(edge.target.as_str()) {
-                None => self.check.fault(format!("{path}.target"), "unknown_widget", format!("no widget has the id {:?}", edge.target)),
+                None => self.check.fault(
+                    format!("{path}.target"),
+                    "unknown_widget",
+                    format!("no widget has the id {:?}", edge.target),
+                ),
                 Some(widget) => {
                     if let Some(inputs) = self.input_names(widget)
                         && !inputs.contains(&edge.target_handle)
                     {
-                        self.unknown_handle(&format!("{path}.targetHandle"), widget, "input", &edge.target_handle, &inputs);
+                        self.unknown_handle(
+                            &format!("{path}.targetHandle"),
+                            widget,
+                            "input",
+                            &edge.target_handle,
+                            &inputs,
+                        );
                     }
                 }
             }
@@ -222,7 +270,11 @@ impl Validation<'_> {
 
     fn unknown_handle(&mut self, path: &str, widget: &Widget, what: &str, handle: &str, known: &[String]) {
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        self.check.fault(path, "unknown_handle", format!("{:?} has no {what} {handle:?}; it has: {known}", widget.title()));
+        self.check.fault(
+            path,
+            "unknown_handle",
+            format!("{:?} has no {what} {handle:?}; it has: {known}", widget.title()),
+        );
     }
 
     /// What an edge may leave from; `None` when that cannot be known (a plugin that is not here).
@@ -236,7 +288,9 @@ impl Validation<'_> {
             builtin::VALIDATION => names.extend(["confirm", "reject"].map(str::to_owned)),
             builtin::EXTRACT => names.extend(extract_map(widget).unwrap_or_default().into_keys()),
             other => match self.catalogue.node_type(other) {
-                Some(known) if widget.outputs.is_none() => names.extend(known.outputs.into_iter().map(|p| p.name)),
+                Some(known) if widget.outputs.is_none() => {
+                    names.extend(known.outputs.into_iter().map(|p| p.name));
+                }
                 None if widget.outputs.is_none() && !builtin::is_builtin(other) => return None,
                 _ => {}
             },
@@ -253,7 +307,9 @@ impl Validation<'_> {
             builtin::EXTRACT => names.push("source".to_owned()),
             other => {
                 if let Some(known) = self.catalogue.node_type(other) {
-                    names.extend(known.inputs?.into_iter().filter(|p| p.is_static != Some(true)).map(|p| p.name));
+                    names.extend(
+                        known.inputs?.into_iter().filter(|p| p.is_static != Some(true)).map(|p| p.name),
+                    );
                 }
             }
         }
@@ -291,7 +347,8 @@ impl Validation<'_> {
     fn node(&mut self, placed: &Placed, edges: &[(String, Edge)]) {
         let widget = &placed.widget;
         let node_type = widget.source.node_type.as_str();
-        let connected = |name: &str| edges.iter().any(|(_, e)| e.target == widget.id && e.target_handle == name);
+        let connected =
+            |name: &str| edges.iter().any(|(_, e)| e.target == widget.id && e.target_handle == name);
         match node_type {
             builtin::TRIGGER => {}
             builtin::LOOP => self.loop_body(placed),
@@ -299,7 +356,11 @@ impl Validation<'_> {
             builtin::OUTPUT => {
                 let is_fed = edges.iter().any(|(_, edge)| edge.target == widget.id);
                 if !is_fed && !widget.config.iter().any(|field| field.effective().is_some()) {
-                    self.check.fault(&placed.path, "unreachable_output", format!("no edge leads into {:?}: it can never hold a result", widget.title()));
+                    self.check.fault(
+                        &placed.path,
+                        "unreachable_output",
+                        format!("no edge leads into {:?}: it can never hold a result", widget.title()),
+                    );
                 }
             }
             other if builtin::is_builtin(other) => {}
@@ -321,7 +382,11 @@ impl Validation<'_> {
                     self.needed(
                         format!("{}.config[{index}]", placed.path),
                         "missing_required",
-                        format!("{:?} of {:?} is required: set a value or connect an edge", field.name, widget.title()),
+                        format!(
+                            "{:?} of {:?} is required: set a value or connect an edge",
+                            field.name,
+                            widget.title()
+                        ),
                     );
                 }
             }
@@ -332,13 +397,19 @@ impl Validation<'_> {
         for param in known.inputs.iter().flatten().filter(|param| param.required && param.default.is_none()) {
             // Listed fields that say so themselves are reported by their own path.
             let field = placed.widget.field(&param.name);
-            if field.is_some_and(|field| field.effective().is_some() || field.is_required == Some(true)) || connected(&param.name) {
+            if field.is_some_and(|field| field.effective().is_some() || field.is_required == Some(true))
+                || connected(&param.name)
+            {
                 continue;
             }
             self.needed(
                 format!("{}.config", placed.path),
                 "missing_required",
-                format!("{:?} of {:?} is required: set a value or connect an edge", param.name, placed.widget.title()),
+                format!(
+                    "{:?} of {:?} is required: set a value or connect an edge",
+                    param.name,
+                    placed.widget.title()
+                ),
             );
         }
     }
@@ -353,28 +424,48 @@ impl Validation<'_> {
 
     fn loop_body(&mut self, placed: &Placed) {
         let Some((index, body)) = setting(&placed.widget, "body") else {
-            return self.check.fault(format!("{}.config", placed.path), "missing_required", "a loop needs a field \"body\" with {widgets, edges}");
+            return self.check.fault(
+                format!("{}.config", placed.path),
+                "missing_required",
+                "a loop needs a field \"body\" with {widgets, edges}",
+            );
         };
         let path = format!("{}.config[{index}].value", placed.path);
         match body {
             Some(body) => {
                 self.graph(&body, &path);
             }
-            None => self.check.fault(path, "malformed", "must be {widgets, edges}, as an object or as JSON text of it"),
+            None => self.check.fault(
+                path,
+                "malformed",
+                "must be {widgets, edges}, as an object or as JSON text of it",
+            ),
         }
     }
 
     fn extract(&mut self, placed: &Placed) {
         let Some((index, _)) = setting(&placed.widget, "map") else {
-            return self.check.fault(format!("{}.config", placed.path), "missing_required", "system.object.extract needs a field \"map\" with {output: path}");
+            return self.check.fault(
+                format!("{}.config", placed.path),
+                "missing_required",
+                "system.object.extract needs a field \"map\" with {output: path}",
+            );
         };
         let path = format!("{}.config[{index}].value", placed.path);
         match extract_map(&placed.widget) {
-            None => self.check.fault(path, "malformed", "must be an object {output: path} of strings, or JSON text of it"),
+            None => self.check.fault(
+                path,
+                "malformed",
+                "must be an object {output: path} of strings, or JSON text of it",
+            ),
             Some(map) => {
                 for (output, expression) in map {
                     if let Err(error) = parse_path(&expression) {
-                        self.check.fault(format!("{path}.{output}"), "invalid_path", format!("{expression:?} is no path: {error}"));
+                        self.check.fault(
+                            format!("{path}.{output}"),
+                            "invalid_path",
+                            format!("{expression:?} is no path: {error}"),
+                        );
                     }
                 }
             }

@@ -22,6 +22,7 @@ fn check(document: &Value, expected: &[(&str, &str)]) {
     assert_eq!(found, expected);
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "reads like the document")]
 fn widget(id: &str, node_type: &str, config: Value) -> Value {
     json!({"id": id, "label": id, "source": {"nodeType": node_type}, "config": config})
 }
@@ -47,7 +48,10 @@ fn a_good_process_passes_and_keeps_unknown_fields() {
     let written = serde_json::to_value(&valid.process).unwrap();
     assert_eq!(written["zoom"], 2);
     assert_eq!(written["settings"]["colour"], "red");
-    assert_eq!(written["widgets"][1]["config"][0]["defaultValue"], document["widgets"][1]["config"][0]["defaultValue"]);
+    assert_eq!(
+        written["widgets"][1]["config"][0]["defaultValue"],
+        document["widgets"][1]["config"][0]["defaultValue"]
+    );
 }
 
 #[test]
@@ -65,11 +69,14 @@ fn unknown_handles_and_widgets_are_named() {
         "widgets": [widget("t", builtin::TRIGGER, json!([{"name": "x"}])), widget("o", builtin::OUTPUT, json!([{"name": "y"}]))],
         "edges": [edge("t", "nope", "o", "y"), edge("t", "x", "o", "nope"), edge("z", "x", "o", "y")]
     });
-    check(&document, &[
-        ("$.edges[0].sourceHandle", "unknown_handle"),
-        ("$.edges[1].targetHandle", "unknown_handle"),
-        ("$.edges[2].source", "unknown_widget"),
-    ]);
+    check(
+        &document,
+        &[
+            ("$.edges[0].sourceHandle", "unknown_handle"),
+            ("$.edges[1].targetHandle", "unknown_handle"),
+            ("$.edges[2].source", "unknown_widget"),
+        ],
+    );
 }
 
 #[test]
@@ -90,14 +97,20 @@ fn what_a_person_can_still_add_is_a_warning_when_saved_and_a_fault_when_run() {
         "widgets": [widget("e", "plugin.example.echo", json!([])), widget("u", "plugin.unknown", json!([]))],
         "edges": []
     });
-    check(&document, &[("$.widgets[0].config", "missing_required"), ("$.widgets[1].source.nodeType", "unknown_node_type")]);
+    check(
+        &document,
+        &[("$.widgets[0].config", "missing_required"), ("$.widgets[1].source.nodeType", "unknown_node_type")],
+    );
     let saved = validate(&document, "$", &catalogue(), Strictness::Save).unwrap();
     assert_eq!(saved.warnings.len(), 2);
 }
 
 #[test]
 fn an_output_that_nothing_feeds_is_a_fault() {
-    check(&json!({"widgets": [widget("o", builtin::OUTPUT, json!([{"name": "y"}]))], "edges": []}), &[("$.widgets[0]", "unreachable_output")]);
+    check(
+        &json!({"widgets": [widget("o", builtin::OUTPUT, json!([{"name": "y"}]))], "edges": []}),
+        &[("$.widgets[0]", "unreachable_output")],
+    );
 }
 
 #[test]
@@ -120,16 +133,24 @@ fn loop_bodies_and_extract_maps_are_checked_inside() {
         ],
         "edges": []
     });
-    check(&document, &[
-        ("$.widgets[0].config[0].value.widgets[0].source.nodeType", "unknown_node_type"),
-        ("$.widgets[1].config[0].value.a", "invalid_path"),
-        ("$.widgets[2].config", "missing_required"),
-    ]);
+    check(
+        &document,
+        &[
+            ("$.widgets[0].config[0].value.widgets[0].source.nodeType", "unknown_node_type"),
+            ("$.widgets[1].config[0].value.a", "invalid_path"),
+            ("$.widgets[2].config", "missing_required"),
+        ],
+    );
 }
 
 #[test]
 fn a_document_of_the_wrong_shape_never_panics() {
-    for document in [json!(null), json!([]), json!({"widgets": 5}), json!({"widgets": [5, {"id": 1, "source": 2, "config": {}}], "edges": [1, {}]})] {
+    for document in [
+        json!(null),
+        json!([]),
+        json!({"widgets": 5}),
+        json!({"widgets": [5, {"id": 1, "source": 2, "config": {}}], "edges": [1, {}]}),
+    ] {
         assert!(!faults(&document, Strictness::Save).is_empty(), "{document}");
     }
 }
@@ -138,9 +159,12 @@ fn a_document_of_the_wrong_shape_never_panics() {
 fn execution_settings_are_checked() {
     let mut node = widget("e", "plugin.open", json!([]));
     node["execution"] = json!({"timeoutMs": 0, "retry": {"maxAttempts": 1000}, "onError": "ignore"});
-    check(&json!({"widgets": [node], "edges": []}), &[
-        ("$.widgets[0].execution.timeoutMs", "out_of_range"),
-        ("$.widgets[0].execution.retry.maxAttempts", "out_of_range"),
-        ("$.widgets[0].execution.onError", "unknown_value"),
-    ]);
+    check(
+        &json!({"widgets": [node], "edges": []}),
+        &[
+            ("$.widgets[0].execution.timeoutMs", "out_of_range"),
+            ("$.widgets[0].execution.retry.maxAttempts", "out_of_range"),
+            ("$.widgets[0].execution.onError", "unknown_value"),
+        ],
+    );
 }
