@@ -1,11 +1,13 @@
 //! `NestJS` 10, 11 and 12, as npm ships them, against our wire: their client to our server, our
 //! client to their server.
 
+#![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
+
 use contract::{ErrorCode, Json, RpcError};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -28,7 +30,7 @@ fn nest(version: u32) -> Option<PathBuf> {
     is_installed.then_some(folder)
 }
 
-fn peer(folder: &PathBuf, args: &[String]) -> Process {
+fn peer(folder: &Path, args: &[String]) -> Process {
     let script = system_tests::root().join("tests/interop/peer.js");
     Program::new("node").arg(script).args(args).current_dir(folder).spawn().unwrap()
 }
