@@ -37,7 +37,10 @@ pub enum Error {
     },
 
     /// Redis is away, starting, failing over or too slow. The same call can succeed later.
-    #[error("redis is not available for `{operation}`; check that it runs and can be reached")]
+    #[error(
+        "redis is not available for `{operation}`; check that it runs, can be reached and, with TLS, \
+         that its certificate is trusted"
+    )]
     Unavailable {
         /// The queue operation that failed.
         operation: &'static str,

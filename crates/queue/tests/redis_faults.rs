@@ -141,10 +141,9 @@ async fn a_listener_that_is_cut_off_comes_back_by_itself() {
     assert_eq!(next_message(&mut notices).await, "heard");
 }
 
-#[tokio::test]
-async fn while_redis_is_away_every_operation_says_so_and_can_be_retried() {
-    let Some(mut redis) = server(false).await else { return };
-    let queue = open(&redis, false).await;
+async fn every_operation_says_that_redis_is_away(cluster: bool) {
+    let Some(mut redis) = server(cluster).await else { return };
+    let queue = open(&redis, cluster).await;
     redis.stop().await.unwrap();
 
     let errors = [
@@ -162,6 +161,16 @@ async fn while_redis_is_away_every_operation_says_so_and_can_be_retried() {
     redis.restart().await.unwrap();
     push_when_back(&queue, "back").await;
     assert_eq!(queue.take(Lane::Plugin, 1, LONG).await.unwrap(), ["back"]);
+}
+
+#[tokio::test]
+async fn while_redis_is_away_every_operation_says_so_and_can_be_retried() {
+    every_operation_says_that_redis_is_away(false).await;
+}
+
+#[tokio::test]
+async fn while_a_cluster_is_away_every_operation_says_so_and_can_be_retried() {
+    every_operation_says_that_redis_is_away(true).await;
 }
 
 #[tokio::test]

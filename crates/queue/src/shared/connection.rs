@@ -14,6 +14,8 @@ use crate::Error;
 
 /// How long to wait for a connection.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait before a refused connection is tried once more.
+const RECONNECT_DELAY: Duration = Duration::from_millis(50);
 /// How long one answer may take.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long an operation may take with everything: reconnect, one repetition, redirects.
@@ -93,14 +95,16 @@ impl Connection {
                 .connection_timeout(CONNECT_TIMEOUT)
                 .response_timeout(RESPONSE_TIMEOUT)
                 .overall_response_timeout(Some(OPERATION_TIMEOUT))
+                .retries(3)
                 .build()?;
             return Ok(Self::Many(client.get_async_connection().await?));
         }
         let config = ConnectionManagerConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(RESPONSE_TIMEOUT))
-            .set_max_delay(Duration::from_secs(1))
-            .set_number_of_retries(4);
+            // Few and short: while Redis is away a push should fail soon and let its caller go on.
+            .set_min_delay(RECONNECT_DELAY)
+            .set_number_of_retries(1);
         let Some(client) = clients.first() else {
             return Err((ErrorKind::InvalidClientConfig, "no Redis address").into());
         };

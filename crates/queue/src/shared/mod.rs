@@ -13,10 +13,11 @@ mod take;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use redis::{RedisError, RedisResult, Script};
+use redis::{Client, RedisError, RedisResult, Script};
 use tokio::sync::broadcast;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 pub use connection::RedisSettings;
 
@@ -25,12 +26,16 @@ use hub::Hub;
 use keys::{Channel, Keys};
 use listener::Listener;
 
+use crate::backoff::Backoff;
 use crate::notices::Notice;
 use crate::{Error, Lane, MAX_LANE_ITEMS, Topic};
 
 /// How many items, and about how many bytes, one command carries.
 const CHUNK_ITEMS: usize = 1000;
 const CHUNK_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long a start waits for a Redis that is not there.
+const START_PATIENCE: Duration = Duration::from_secs(5);
 
 /// `KEYS[1]` the lane; `ARGV`: command to add with, limit of items, channel of wake-ups, items.
 /// Answers 0 if the items would not fit.
@@ -72,7 +77,7 @@ impl Shared {
     pub(crate) async fn connect(settings: &RedisSettings) -> Result<Self, Error> {
         let keys = Keys::new(&settings.prefix)?;
         let clients = settings.clients()?;
-        let connection = bounded("connect", Connection::open(&clients, settings.cluster)).await?;
+        let connection = open_patiently(&clients, settings.cluster).await?;
         let hub = Arc::new(Hub::new());
         let shared = Self {
             connection,
@@ -156,6 +161,22 @@ impl Shared {
 
     pub(crate) async fn subscribe(&self, topic: Topic) -> broadcast::Receiver<Notice> {
         self.hub.subscribe(topic, OPERATION_TIMEOUT).await
+    }
+}
+
+/// Opens the first connection. Services and Redis often start together, so an absent Redis gets
+/// some seconds to appear.
+async fn open_patiently(clients: &[Client], cluster: bool) -> Result<Connection, Error> {
+    let start = Instant::now();
+    let mut backoff = Backoff::new();
+    loop {
+        match bounded("connect", Connection::open(clients, cluster)).await {
+            Err(error) if error.is_retryable() && start.elapsed() < START_PATIENCE => {
+                tracing::info!(event = "queue.waiting_for_redis", %error, "redis is not there yet");
+                sleep(backoff.next_pause()).await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 
