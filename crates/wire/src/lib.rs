@@ -14,7 +14,7 @@ mod budget;
 mod outbox;
 mod socket;
 
-pub use client::{CallError, Client, ClientConfig};
+pub use client::{CallError, Client, ClientConfig, Link, Sent};
 pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
 pub use packet::RemoteError;
 pub use server::{Handler, Limits, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};

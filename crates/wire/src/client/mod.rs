@@ -7,10 +7,12 @@
 mod config;
 mod connection;
 mod error;
+mod sent;
 mod slot;
 
 pub use config::ClientConfig;
 pub use error::CallError;
+pub use sent::{Link, Sent};
 
 use crate::{outbox::PushError, packet};
 use bytes::Bytes;
@@ -38,7 +40,7 @@ pub struct Client(Arc<Inner>);
 struct Inner {
     slots: Vec<Slot>,
     turn: AtomicUsize,
-    in_flight: Semaphore,
+    in_flight: Arc<Semaphore>,
     config: ClientConfig,
     address: String,
 }
@@ -50,7 +52,7 @@ impl Client {
         let address = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
         let slots =
             (0..config.connections.max(1)).map(|_| Slot::new(&host, port, &address, &config)).collect();
-        let in_flight = Semaphore::new(config.max_in_flight.clamp(1, Semaphore::MAX_PERMITS));
+        let in_flight = Arc::new(Semaphore::new(config.max_in_flight.clamp(1, Semaphore::MAX_PERMITS)));
         Self(Arc::new(Inner { slots, turn: AtomicUsize::new(0), in_flight, config, address }))
     }
 
@@ -121,17 +123,22 @@ impl Client {
         until: Instant,
         data: &Json,
     ) -> Result<(Arc<Connection>, SemaphorePermit<'_>), CallError> {
-        let inner = &*self.0;
-        // Refused before it is copied into a frame.
-        self.check_size(data.text().len())?;
-        let permit = match timeout_at(until, inner.in_flight.acquire()).await {
+        let permit = match timeout_at(until, self.0.in_flight.acquire()).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) | Err(_) => return Err(CallError::Overloaded),
         };
+        Ok((self.connection(until, data).await?, permit))
+    }
+
+    /// A connection with room in its queue.
+    async fn connection(&self, until: Instant, data: &Json) -> Result<Arc<Connection>, CallError> {
+        let inner = &*self.0;
+        // Refused before it is copied into a frame.
+        self.check_size(data.text().len())?;
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) % inner.slots.len();
         let connection = inner.slots[turn].connection(until).await?;
         match timeout_at(until, connection.outbox().room()).await {
-            Ok(true) => Ok((connection, permit)),
+            Ok(true) => Ok(connection),
             Ok(false) => Err(CallError::Closed { written: false }),
             Err(_) => Err(CallError::Overloaded),
         }
