@@ -1,0 +1,102 @@
+//! Declaring a node and its function.
+
+use crate::{Context, Failure, Param, Values, input};
+use contract::manifest::ExecutorItem;
+use futures::{FutureExt, future::BoxFuture};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{fmt, future::Future, sync::Arc};
+
+/// A node's function with its types erased.
+pub(crate) type Work =
+    Arc<dyn Fn(Values, Context) -> BoxFuture<'static, Result<Values, Failure>> + Send + Sync>;
+
+/// A node type that is being declared; [`Node::run`] ends the declaration.
+///
+/// Without any [`Node::input`] the set of inputs is open: every name is accepted.
+#[derive(Clone, Debug)]
+pub struct Node(ExecutorItem);
+
+impl Node {
+    /// A node type and the name that people see. The node type must be unique in the platform:
+    /// `plugin.<plugin id>.<name>` is the habit.
+    pub fn new(node_type: &str, name: &str) -> Self {
+        Self(ExecutorItem {
+            node_type: node_type.to_owned(),
+            name: name.to_owned(),
+            ..ExecutorItem::default()
+        })
+    }
+
+    /// What it does, for people.
+    #[must_use]
+    pub fn description(mut self, description: &str) -> Self {
+        description.clone_into(&mut self.0.description);
+        self
+    }
+
+    /// Help in Markdown.
+    #[must_use]
+    pub fn help(mut self, help: &str) -> Self {
+        self.0.help = Some(help.to_owned());
+        self
+    }
+
+    /// Where it stands in the palette.
+    #[must_use]
+    pub fn section<const N: usize>(mut self, path: [&str; N]) -> Self {
+        self.0.section_path = path.map(str::to_owned).into();
+        self
+    }
+
+    /// Words by which it is found.
+    #[must_use]
+    pub fn tags<const N: usize>(mut self, tags: [&str; N]) -> Self {
+        self.0.tags = tags.map(str::to_owned).into();
+        self
+    }
+
+    /// Declares an input; the order is that of the editor's form.
+    #[must_use]
+    pub fn input(mut self, param: Param) -> Self {
+        self.0.inputs.get_or_insert_default().push(param.into_declared());
+        self
+    }
+
+    /// Declares an output.
+    #[must_use]
+    pub fn output(mut self, param: Param) -> Self {
+        self.0.outputs.push(param.into_declared());
+        self
+    }
+
+    /// The node's function: typed inputs in, typed outputs out. Inputs that do not fit `I` fail the
+    /// step and name the field; a panic fails the step.
+    pub fn run<I, O, F, R>(self, work: F) -> RunnableNode
+    where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        F: Fn(I, Context) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<O, Failure>> + Send + 'static,
+    {
+        let declared = self.0.inputs.clone();
+        let run: Work = Arc::new(move |values, context| {
+            let input = input::prepare(declared.as_deref(), values).and_then(|values| input::read(&values));
+            let started = input.map(|input| work(input, context));
+            async move { input::write(&started?.await?) }.boxed()
+        });
+        RunnableNode { item: self.0, run }
+    }
+}
+
+/// A declared node type with its function.
+#[derive(Clone)]
+pub struct RunnableNode {
+    pub(crate) item: ExecutorItem,
+    pub(crate) run: Work,
+}
+
+impl fmt::Debug for RunnableNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunnableNode").field("node_type", &self.item.node_type).finish_non_exhaustive()
+    }
+}
