@@ -18,7 +18,8 @@ pub(crate) struct Budget {
 }
 
 /// The budget does not suffice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("all connections together would hold {actual} bytes, the limit is {limit}; try again later")]
 pub(crate) struct Exceeded {
     pub(crate) limit: i64,
     pub(crate) actual: i64,

@@ -2,10 +2,17 @@
 //! task that empties it in few writes. Reading never waits for it (a peer that has stopped reading
 //! because its own output is full would wait for ever).
 
-use crate::budget::Account;
+use crate::budget::{Account, Exceeded};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
-use std::{collections::VecDeque, io, sync::Arc};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 use tokio::{
     io::AsyncWriteExt,
     net::tcp::OwnedWriteHalf,
@@ -21,13 +28,15 @@ const GATHER_BYTES: usize = 16 * 1024;
 pub(crate) enum PushError {
     /// The connection is closing.
     Closed,
-    /// The queue, or the server's budget, would exceed its limit.
+    /// The queue would hold `actual` bytes.
     Full {
         /// Most bytes.
         limit: u64,
         /// Bytes there would be.
         actual: u64,
     },
+    /// The server's budget does not suffice.
+    OverBudget(Exceeded),
 }
 
 #[derive(Debug, Default)]
@@ -35,8 +44,6 @@ struct Queue {
     chunks: VecDeque<Bytes>,
     /// The last chunk, still growing.
     tail: BytesMut,
-    /// Bytes queued since the beginning.
-    pushed: u64,
     closed: bool,
 }
 
@@ -46,6 +53,8 @@ pub(crate) struct Outbox {
     queue: Mutex<Queue>,
     /// Something to write, or the end of it.
     wake: Notify,
+    /// Bytes queued since the beginning; changed only with the queue locked.
+    pushed: AtomicU64,
     /// Bytes written since the beginning.
     written: watch::Sender<u64>,
     limit: u64,
@@ -59,6 +68,7 @@ impl Outbox {
         Arc::new(Self {
             queue: Mutex::default(),
             wake: Notify::new(),
+            pushed: AtomicU64::new(0),
             written: watch::Sender::new(0),
             limit: limit as u64,
             account,
@@ -73,28 +83,30 @@ impl Outbox {
         if queue.closed || self.failed.is_cancelled() {
             return Err(PushError::Closed);
         }
-        let waiting = queue.pushed.saturating_sub(*self.written.borrow());
-        let actual = waiting + frame.len() as u64;
-        if waiting > 0 && actual > self.limit {
-            return Err(PushError::Full { limit: self.limit, actual });
+        let size = frame.len() as u64;
+        let waiting = self.waiting(*self.written.borrow());
+        if waiting > 0 && waiting + size > self.limit {
+            return Err(PushError::Full { limit: self.limit, actual: waiting + size });
         }
         if let Some(account) = &self.account {
-            account.charge(frame.len()).map_err(|exceeded| PushError::Full {
-                limit: exceeded.limit.unsigned_abs(),
-                actual: exceeded.actual.unsigned_abs(),
-            })?;
+            account.charge(frame.len()).map_err(PushError::OverBudget)?;
         }
-        queue.pushed += frame.len() as u64;
         if frame.len() < GATHER_BYTES {
             queue.tail.extend_from_slice(&frame);
         } else {
             let tail = std::mem::take(&mut queue.tail);
             queue.chunks.extend([tail.freeze(), frame]);
         }
-        let end = queue.pushed;
+        let end = self.pushed.fetch_add(size, Ordering::Relaxed) + size;
         drop(queue);
         self.wake.notify_one();
         Ok(end)
+    }
+
+    /// Bytes queued and not written. Does not lock the queue: `push` looks at `written` with the
+    /// queue locked, and who looks at `written` must not want the queue.
+    fn waiting(&self, written: u64) -> u64 {
+        self.pushed.load(Ordering::Relaxed).saturating_sub(written)
     }
 
     /// Was everything up to the position `end` handed to the socket?
@@ -111,7 +123,7 @@ impl Outbox {
     /// Waits until the queue is at most half full; `false` when the connection broke. Producers of
     /// many frames wait here instead of overflowing the queue.
     pub(crate) async fn room(&self) -> bool {
-        self.progress(|written| self.queue.lock().pushed.saturating_sub(written) <= self.limit / 2).await
+        self.progress(|written| self.waiting(written) <= self.limit / 2).await
     }
 
     async fn progress(&self, enough: impl Fn(u64) -> bool) -> bool {

@@ -147,7 +147,7 @@ impl Client {
     fn push(&self, connection: &Connection, frame: Bytes) -> Result<u64, CallError> {
         connection.outbox().push(frame).map_err(|error| match error {
             PushError::Closed => CallError::Closed { written: false },
-            PushError::Full { .. } => CallError::Overloaded,
+            PushError::Full { .. } | PushError::OverBudget(_) => CallError::Overloaded,
         })
     }
 

@@ -67,7 +67,12 @@ impl Client {
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn send_event(&self, pattern: &str, data: &Json, deadline: Duration) -> Result<Link, CallError> {
+    pub async fn send_event(
+        &self,
+        pattern: &str,
+        data: &Json,
+        deadline: Duration,
+    ) -> Result<Link, CallError> {
         let until = Instant::now() + deadline;
         let (connection, _permit) = self.ready(until, data).await?;
         let frame = self.sized(packet::write_event(&pattern_json(pattern), data))?;

@@ -143,18 +143,18 @@ impl<H> Replies<H> {
     }
 
     pub(super) fn queue(&self, frame: Bytes) -> bool {
-        match self.outbox.push(frame) {
-            Ok(_) => true,
-            Err(PushError::Closed) => false,
-            Err(PushError::Full { limit, actual }) => {
-                let error = RpcError::new(
-                    ErrorCode::Overloaded,
-                    format!("{actual} bytes of replies wait to be taken, the limit is {limit}"),
-                );
-                log_refusal(&self.context, self.peer, Refusal::WriteQueue, &error);
-                self.outbox.fail();
-                false
-            }
-        }
+        let (reason, message) = match self.outbox.push(frame) {
+            Ok(_) => return true,
+            Err(PushError::Closed) => return false,
+            Err(PushError::Full { limit, actual }) => (
+                Refusal::WriteQueue,
+                format!("{actual} bytes of replies wait to be taken, the limit is {limit}"),
+            ),
+            Err(PushError::OverBudget(exceeded)) => (Refusal::BufferBudget, exceeded.to_string()),
+        };
+        let error = RpcError::new(ErrorCode::Overloaded, message);
+        log_refusal(&self.context, self.peer, reason, &error);
+        self.outbox.fail();
+        false
     }
 }

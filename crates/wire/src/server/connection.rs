@@ -63,11 +63,8 @@ impl From<CodecError> for End {
 }
 
 impl From<Exceeded> for End {
-    fn from(Exceeded { limit, actual }: Exceeded) -> Self {
-        let message = format!(
-            "all connections together would hold {actual} bytes, the limit is {limit}; try again later"
-        );
-        Self::Refused(Refusal::BufferBudget, RpcError::new(ErrorCode::Overloaded, message))
+    fn from(exceeded: Exceeded) -> Self {
+        Self::Refused(Refusal::BufferBudget, RpcError::new(ErrorCode::Overloaded, exceeded.to_string()))
     }
 }
 

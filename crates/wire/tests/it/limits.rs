@@ -1,0 +1,151 @@
+//! Each limit: what is refused, what the peer is told, what is counted, and who is not hurt.
+
+use crate::common::{config, start, start_with, until};
+use contract::ErrorCode;
+use std::time::Duration;
+use wire::Refusal;
+
+const SHORT: Duration = Duration::from_millis(30);
+
+#[tokio::test]
+async fn silent_socket_is_closed() {
+    let server = start_with(|limits| limits.first_byte_timeout = SHORT);
+    let (code, message) = server.connect().await.refusal().await;
+    assert_eq!(code, ErrorCode::Timeout);
+    assert!(message.contains("30 ms"), "{message}");
+    assert_eq!(server.stats.refused(Refusal::FirstByteTimeout), 1);
+}
+
+#[tokio::test]
+async fn half_frame_is_closed() {
+    let server = start_with(|limits| limits.frame_timeout = SHORT);
+    for part in ["4", "40#", "40#{\"pattern\":"] {
+        let mut peer = server.connect().await;
+        peer.write(part).await;
+        assert_eq!(peer.refusal().await.0, ErrorCode::Timeout, "{part}");
+    }
+    assert_eq!(server.stats.refused(Refusal::FrameTimeout), 3);
+}
+
+#[tokio::test]
+async fn idle_connection_that_has_spoken_stays_open() {
+    let server = start_with(|limits| (limits.first_byte_timeout, limits.frame_timeout) = (SHORT, SHORT));
+    let mut idle = server.connect().await;
+    idle.request("echo", "1", "a").await;
+    idle.receive().await;
+    // A stray line end begins no frame.
+    idle.write("\r\n").await;
+    // The silent one is the clock: it is closed when the idle one has been idle for longer.
+    server.connect().await.refusal().await;
+    idle.request("echo", "2", "b").await;
+    assert_eq!(idle.receive().await, r#"{"response":2,"isDisposed":true,"id":"b"}"#);
+}
+
+#[tokio::test]
+async fn frame_over_the_limit_is_refused_at_its_header_with_limit_and_size() {
+    let server = start_with(|limits| limits.max_frame_bytes = 1000);
+    let mut peer = server.connect().await;
+    peer.write("1001#").await;
+    let (code, message) = peer.refusal().await;
+    assert_eq!(code, ErrorCode::PayloadTooLarge);
+    assert!(message.contains("1001") && message.contains("limit is 1000"), "{message}");
+    assert_eq!(server.stats.refused(Refusal::FrameTooLarge), 1);
+}
+
+#[tokio::test]
+async fn frame_at_the_limit_passes() {
+    let text = r#"{"pattern":"undef","data":"","id":"a"}"#;
+    let server = start_with(|limits| limits.max_frame_bytes = text.len());
+    let mut peer = server.connect().await;
+    peer.send(text).await;
+    assert_eq!(peer.receive().await, r#"{"isDisposed":true,"id":"a"}"#);
+}
+
+#[tokio::test]
+async fn peer_that_sends_a_whole_oversize_frame_before_it_reads_gets_the_refusal() {
+    let server = start_with(|limits| limits.max_frame_bytes = 1000);
+    let mut peer = server.connect().await;
+    peer.request("echo", &format!("\"{}\"", "x".repeat(8 << 20)), "a").await;
+    assert_eq!(peer.refusal().await.0, ErrorCode::PayloadTooLarge);
+}
+
+#[tokio::test]
+async fn other_protocols_are_refused_after_sixteen_bytes() {
+    let server = start(config());
+    let mut peer = server.connect().await;
+    peer.write("GET / HTTP/1.1\r\nHost: conveyor\r\n\r\n").await;
+    assert_eq!(peer.refusal().await.0, ErrorCode::PayloadTooLarge);
+    assert_eq!(server.stats.refused(Refusal::HeaderTooLong), 1);
+}
+
+#[tokio::test]
+async fn malformed_input_is_counted_and_closed_without_a_word() {
+    let server = start(config());
+    for bytes in ["abc#{}", "3#abc", "0#", "-5#{}", "2#{}{}#"] {
+        let mut peer = server.connect().await;
+        peer.write(bytes).await;
+        assert_eq!(peer.rest().await, b"", "{bytes}");
+    }
+    assert_eq!(server.stats.refused(Refusal::Malformed), 5);
+}
+
+#[tokio::test]
+async fn connections_over_the_cap_are_told_so() {
+    let server = start_with(|limits| limits.max_connections = 1);
+    let mut first = server.connect().await;
+    first.request("echo", "1", "a").await;
+    first.receive().await;
+    let (code, message) = server.connect().await.refusal().await;
+    assert_eq!(code, ErrorCode::Overloaded);
+    assert!(message.contains("limit is 1"), "{message}");
+    assert_eq!(server.stats.refused(Refusal::TooManyConnections), 1);
+    drop(first);
+    until(|| server.stats.open() == 0).await;
+    let mut next = server.connect().await;
+    next.request("echo", "1", "a").await;
+    next.receive().await;
+}
+
+#[tokio::test]
+async fn address_outside_the_allowlist_is_closed_before_it_is_read() {
+    let mut config = config();
+    config.allow = "10.0.0.0/8,::1".parse().unwrap();
+    let server = start(config);
+    let (code, message) = server.connect().await.refusal().await;
+    assert_eq!(code, ErrorCode::ForbiddenAddress);
+    assert!(message.contains("127.0.0.1"), "{message}");
+    assert_eq!((server.stats.refused(Refusal::AddressNotAllowed), server.stats.open()), (1, 0));
+}
+
+#[tokio::test]
+async fn peers_with_small_messages_go_on_while_the_byte_budget_is_exhausted() {
+    let server = start_with(|limits| limits.max_buffered_bytes = 1 << 20);
+    let part = |bytes| format!("4000000#\"{}", "x".repeat(bytes));
+    let mut greedy = server.connect().await;
+    greedy.write(part(2_000_000)).await;
+    let (code, message) = greedy.refusal().await;
+    assert_eq!(code, ErrorCode::Overloaded);
+    assert!(message.contains("limit is 1048576"), "{message}");
+    assert_eq!(server.stats.refused(Refusal::BufferBudget), 1);
+
+    let mut stalled = server.connect().await;
+    stalled.write(part(600_000)).await;
+    until(|| server.stats.buffered_bytes() > 600_000).await;
+    let mut small = server.connect().await;
+    small.request("echo", "1", "a").await;
+    assert_eq!(small.receive().await, r#"{"response":1,"isDisposed":true,"id":"a"}"#);
+    drop(stalled);
+    until(|| server.stats.buffered_bytes() == 0).await;
+}
+
+#[tokio::test]
+async fn peer_that_does_not_take_its_replies_is_closed() {
+    let server = start_with(|limits| limits.write_queue_bytes = 1 << 20);
+    let mut peer = server.connect().await;
+    for id in 0..64 {
+        peer.request("large", "1000000", &id.to_string()).await;
+    }
+    until(|| server.stats.refused(Refusal::WriteQueue) > 0).await;
+    until(|| server.stats.open() == 0).await;
+    assert_eq!(server.stats.buffered_bytes(), 0);
+}

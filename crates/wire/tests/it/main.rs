@@ -1,0 +1,10 @@
+//! The transport over real sockets.
+
+// Helpers are test code too, which the lint's own exception does not see.
+#![allow(clippy::unwrap_used)]
+
+mod client;
+mod common;
+mod limits;
+mod server;
+mod vectors;
