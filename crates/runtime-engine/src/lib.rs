@@ -1,1 +1,3 @@
-//! runtime-engine
+//! runtime-engine: starts runs, decides what runs next, and answers reporters once it is durable.
+
+pub mod core;
