@@ -1,0 +1,147 @@
+//! Single changes of the catalogue, each under its lock.
+
+use super::{Catalogue, Change, LOCK, grown};
+use crate::{db::in_tx, error::Result};
+use contract::{Millis, catalogue::Health, manifest::Endpoint};
+
+impl Catalogue {
+    /// Enables or disables a plugin in a workspace, or for one user there. The plugin need not be
+    /// published yet.
+    pub async fn set_enabled(
+        &self,
+        workspace_id: &str,
+        user_id: Option<&str>,
+        plugin_id: &str,
+        enabled: bool,
+        at: Millis,
+    ) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done = sqlx::query(
+                "INSERT INTO plugin_enablement (workspace_id, user_id, plugin_id, enabled, changed_at) \
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (workspace_id, user_id, plugin_id) DO UPDATE \
+                 SET enabled = excluded.enabled, changed_at = excluded.changed_at \
+                 WHERE plugin_enablement.enabled <> excluded.enabled",
+            )
+            .bind(workspace_id)
+            .bind(user_id.unwrap_or(""))
+            .bind(plugin_id)
+            .bind(enabled)
+            .bind(at.0)
+            .execute(&mut *c)
+            .await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
+    /// Pins a workspace to a version of a plugin. The caller has checked that the version exists;
+    /// for a plugin that the catalogue does not know the answer is [`crate::Error::Conflict`].
+    pub async fn pin(&self, workspace_id: &str, plugin_id: &str, version: &str) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done = sqlx::query(
+                "INSERT INTO plugin_pins (workspace_id, plugin_id, version) VALUES ($1, $2, $3) \
+                 ON CONFLICT (workspace_id, plugin_id) DO UPDATE SET version = excluded.version \
+                 WHERE plugin_pins.version <> excluded.version",
+            )
+            .bind(workspace_id)
+            .bind(plugin_id)
+            .bind(version)
+            .execute(&mut *c)
+            .await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
+    /// Lets a workspace follow the newest version again.
+    pub async fn unpin(&self, workspace_id: &str, plugin_id: &str) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done = sqlx::query("DELETE FROM plugin_pins WHERE workspace_id = $1 AND plugin_id = $2")
+                .bind(workspace_id)
+                .bind(plugin_id)
+                .execute(&mut *c)
+                .await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
+    /// Makes a plugin a tombstone; its publications, pins and settings stay.
+    pub async fn remove(&self, plugin_id: &str, at: Millis) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done =
+                sqlx::query("UPDATE plugins SET removed_at = $2 WHERE plugin_id = $1 AND removed_at IS NULL")
+                    .bind(plugin_id)
+                    .bind(at.0)
+                    .execute(&mut *c)
+                    .await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
+    /// Sets or lifts a plugin's quarantine.
+    pub async fn set_quarantined(&self, plugin_id: &str, quarantined: bool) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done =
+                sqlx::query("UPDATE plugins SET quarantined = $2 WHERE plugin_id = $1 AND quarantined <> $2")
+                    .bind(plugin_id)
+                    .bind(quarantined)
+                    .execute(&mut *c)
+                    .await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
+    /// Moves a plugin's own listener; listeners of single node types stay.
+    pub async fn set_endpoint(&self, plugin_id: &str, endpoint: &Endpoint) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done = sqlx::query(
+                "UPDATE plugin_endpoints SET host = $2, port = $3 \
+                 WHERE plugin_id = $1 AND node_type = '' AND (host <> $2 OR port <> $3)",
+            )
+            .bind(plugin_id)
+            .bind(&endpoint.host)
+            .bind(i64::from(endpoint.port))
+            .execute(&mut *c)
+            .await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
+    /// Stores what a probe found. The revision grows only when the state changes: a steady sweep
+    /// invalidates no cache. `changed` tells the same.
+    pub async fn record_health(&self, plugin_id: &str, health: &Health) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let known: Option<Option<String>> = sqlx::query_scalar(
+                "SELECT h.state FROM plugins p LEFT JOIN plugin_health h ON h.plugin_id = p.plugin_id \
+                 WHERE p.plugin_id = $1",
+            )
+            .bind(plugin_id)
+            .fetch_optional(&mut *c)
+            .await?;
+            let Some(state) = known else { return Ok(Change { changed: false, revision }) };
+            sqlx::query(
+                "INSERT INTO plugin_health (plugin_id, state, since, checked_at, last_error, failures, successes) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (plugin_id) DO UPDATE \
+                 SET state = excluded.state, since = excluded.since, checked_at = excluded.checked_at, \
+                     last_error = excluded.last_error, failures = excluded.failures, \
+                     successes = excluded.successes",
+            )
+            .bind(plugin_id)
+            .bind(health.state.as_str())
+            .bind(health.since.map(|at| at.0))
+            .bind(health.checked_at.map(|at| at.0))
+            .bind(health.last_error.as_deref())
+            .bind(i64::from(health.failures))
+            .bind(i64::from(health.successes))
+            .execute(&mut *c)
+            .await?;
+            let before = state.as_deref().unwrap_or("unknown");
+            grown!(c, revision, before != health.state.as_str())
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! Reading the catalogue.
+
+use super::{
+    Catalogue, EnablementKey, PinKey, PluginRow, PublicationKey, PublicationRow, Snapshot, StoredPublication,
+};
+use crate::{
+    db::{read, snapshot},
+    error::{Error, Result},
+    rows,
+};
+use contract::{Millis, PublicationId, catalogue::Health, manifest::Endpoint};
+use sqlx::{FromRow, QueryBuilder};
+use std::collections::{BTreeMap, HashMap};
+use uuid::Uuid;
+
+#[derive(FromRow)]
+struct Plugin {
+    plugin_id: String,
+    created_at: i64,
+    removed_at: Option<i64>,
+    quarantined: bool,
+    state: Option<String>,
+    since: Option<i64>,
+    checked_at: Option<i64>,
+    last_error: Option<String>,
+    failures: Option<i64>,
+    successes: Option<i64>,
+}
+
+#[derive(FromRow)]
+struct Publication {
+    publication_id: Uuid,
+    plugin_id: String,
+    version: String,
+    digest: Vec<u8>,
+    label: String,
+    description: String,
+    published_at: i64,
+}
+
+#[derive(FromRow)]
+struct Documents {
+    #[sqlx(flatten)]
+    row: Publication,
+    manifest: String,
+    items: String,
+    assets: String,
+}
+
+/// The tables of a snapshot as they are read.
+#[derive(Default)]
+struct Tables {
+    revision: i64,
+    plugins: Vec<Plugin>,
+    publications: Vec<Publication>,
+    node_types: Vec<(Uuid, String)>,
+    endpoints: Vec<(String, String, String, i64)>,
+    enablement: Vec<(String, String, String, bool)>,
+    pins: Vec<(String, String, String)>,
+}
+
+const PLUGINS: &str = "\
+    SELECT p.plugin_id, p.created_at, p.removed_at, p.quarantined, h.state, h.since, h.checked_at, \
+           h.last_error, h.failures, h.successes \
+    FROM plugins p LEFT JOIN plugin_health h ON h.plugin_id = p.plugin_id";
+const PUBLICATIONS: &str = "\
+    SELECT publication_id, plugin_id, version, digest, label, description, published_at \
+    FROM publications ORDER BY position DESC";
+const NODE_TYPES: &str =
+    "SELECT publication_id, node_type FROM publication_node_types ORDER BY publication_id, ordinal";
+const ENDPOINTS: &str = "SELECT plugin_id, node_type, host, port FROM plugin_endpoints";
+const ENABLEMENT: &str = "SELECT workspace_id, user_id, plugin_id, enabled FROM plugin_enablement";
+const PINS: &str = "SELECT workspace_id, plugin_id, version FROM plugin_pins";
+const REVISION: &str = "SELECT revision FROM catalogue_revision WHERE id = 1";
+
+impl Catalogue {
+    /// The whole catalogue without manifests and items, of one moment.
+    pub async fn snapshot(&self) -> Result<Snapshot> {
+        let tables = snapshot!(&self.db, |c| {
+            Ok(Tables {
+                revision: sqlx::query_scalar(REVISION).fetch_one(&mut *c).await?,
+                plugins: sqlx::query_as(PLUGINS).fetch_all(&mut *c).await?,
+                publications: sqlx::query_as(PUBLICATIONS).fetch_all(&mut *c).await?,
+                node_types: sqlx::query_as(NODE_TYPES).fetch_all(&mut *c).await?,
+                endpoints: sqlx::query_as(ENDPOINTS).fetch_all(&mut *c).await?,
+                enablement: sqlx::query_as(ENABLEMENT).fetch_all(&mut *c).await?,
+                pins: sqlx::query_as(PINS).fetch_all(&mut *c).await?,
+            })
+        })?;
+        tables.assemble()
+    }
+
+    /// The revision now: what a cache polls.
+    pub async fn revision(&self) -> Result<i64> {
+        read!(&self.db, |c| Ok(sqlx::query_scalar(REVISION).fetch_one(c).await?))
+    }
+
+    /// One publication with its documents, also of a removed plugin.
+    pub async fn publication(&self, key: PublicationKey<'_>) -> Result<Option<StoredPublication>> {
+        let row: Option<Documents> = read!(&self.db, |c| {
+            let mut query = QueryBuilder::new(
+                "SELECT publication_id, plugin_id, version, digest, label, description, published_at, \
+                 manifest, items, assets FROM publications WHERE ",
+            );
+            match key {
+                PublicationKey::Newest(plugin_id) => query.push("plugin_id = ").push_bind(plugin_id),
+                PublicationKey::Version(plugin_id, version) => {
+                    query.push("plugin_id = ").push_bind(plugin_id).push(" AND version = ").push_bind(version)
+                }
+                PublicationKey::Id(id) => query.push("publication_id = ").push_bind(id.0),
+            };
+            query.push(" ORDER BY position DESC LIMIT 1");
+            Ok(query.build_query_as().fetch_optional(c).await?)
+        })?;
+        row.map(Documents::into_stored).transpose()
+    }
+}
+
+impl Documents {
+    fn into_stored(self) -> Result<StoredPublication> {
+        let id = self.row.publication_id;
+        let what = |part: &str| format!("the {part} of publication {id}");
+        Ok(StoredPublication {
+            publication_id: PublicationId(id),
+            digest: rows::digest(&self.row.digest, what("digest"))?,
+            plugin_id: self.row.plugin_id,
+            version: self.row.version,
+            published_at: Millis(self.row.published_at),
+            manifest: rows::json(self.manifest, what("manifest"))?,
+            items: rows::json(self.items, what("items"))?,
+            assets: serde_json::from_str(&self.assets)
+                .map_err(|error| Error::corrupt(what("assets"), error))?,
+        })
+    }
+}
+
+impl Tables {
+    fn assemble(self) -> Result<Snapshot> {
+        let mut plugins = BTreeMap::new();
+        for row in self.plugins {
+            plugins.insert(row.plugin_id.clone(), row.into_plugin()?);
+        }
+        let mut node_types: HashMap<Uuid, Vec<String>> = HashMap::new();
+        for (id, node_type) in self.node_types {
+            node_types.entry(id).or_default().push(node_type);
+        }
+        for row in self.publications {
+            let node_types = node_types.remove(&row.publication_id).unwrap_or_default();
+            if let Some(plugin) = plugins.get_mut(&row.plugin_id) {
+                plugin.publications.push(row.into_publication(node_types)?);
+            }
+        }
+        for (plugin_id, node_type, host, port) in self.endpoints {
+            let port = u16::try_from(port)
+                .map_err(|_| Error::corrupt(format!("an endpoint of plugin {plugin_id}"), "no such port"))?;
+            let endpoint = Endpoint { host, port };
+            let Some(plugin) = plugins.get_mut(&plugin_id) else { continue };
+            match node_type.is_empty() {
+                true => plugin.endpoint = endpoint,
+                false => drop(plugin.node_endpoints.insert(node_type, endpoint)),
+            }
+        }
+        let enablement = self.enablement.into_iter().map(|(workspace_id, user_id, plugin_id, enabled)| {
+            let user_id = (!user_id.is_empty()).then_some(user_id);
+            (EnablementKey { workspace_id, user_id, plugin_id }, enabled)
+        });
+        let pins = self
+            .pins
+            .into_iter()
+            .map(|(workspace_id, plugin_id, version)| (PinKey { workspace_id, plugin_id }, version));
+        Ok(Snapshot::new(self.revision, plugins, enablement.collect(), pins.collect()))
+    }
+}
+
+impl Plugin {
+    fn into_plugin(self) -> Result<PluginRow> {
+        let what = format!("the health of plugin {}", self.plugin_id);
+        let count = |value: Option<i64>| {
+            u32::try_from(value.unwrap_or(0)).map_err(|error| Error::corrupt(&*what, error))
+        };
+        let health = Health {
+            state: self.state.map(|state| rows::named(&state, &what)).transpose()?.unwrap_or_default(),
+            since: rows::optional_time(self.since),
+            checked_at: rows::optional_time(self.checked_at),
+            last_error: self.last_error,
+            failures: count(self.failures)?,
+            successes: count(self.successes)?,
+        };
+        Ok(PluginRow {
+            created_at: Millis(self.created_at),
+            removed_at: rows::optional_time(self.removed_at),
+            quarantined: self.quarantined,
+            health,
+            plugin_id: self.plugin_id,
+            ..PluginRow::default()
+        })
+    }
+}
+
+impl Publication {
+    fn into_publication(self, node_types: Vec<String>) -> Result<PublicationRow> {
+        Ok(PublicationRow {
+            publication_id: PublicationId(self.publication_id),
+            digest: rows::digest(&self.digest, format_args!("publication {}", self.publication_id))?,
+            version: self.version,
+            label: self.label,
+            description: self.description,
+            published_at: Millis(self.published_at),
+            node_types,
+        })
+    }
+}

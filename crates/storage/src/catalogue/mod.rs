@@ -1,0 +1,88 @@
+//! The catalogue of plugins (protocol sections 3 and 6): what was published, where plugins are
+//! reached, whether they are enabled, pinned, quarantined, removed and healthy. Plugin-manager
+//! writes it; control plane, engine and api read it through [`Snapshot`].
+//!
+//! Every change grows one revision, under whose row lock all changes happen: two publishers at once
+//! see one another's result (failure matrix row 28). Nothing is ever deleted: removal is a tombstone,
+//! publications stay for the runs pinned to them (rows 30 and 31).
+
+mod changes;
+mod commit;
+mod load;
+mod snapshot;
+#[cfg(test)]
+mod snapshot_tests;
+
+pub use commit::{Committed, NewPublication};
+pub use snapshot::{EnablementKey, PinKey, PluginRow, PublicationRow, Snapshot};
+
+use crate::db::Db;
+use contract::{Digest, Json, Millis, PublicationId, catalogue::Asset};
+
+/// The catalogue.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    pub(crate) db: Db,
+}
+
+/// Names one publication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublicationKey<'a> {
+    /// The newest of a plugin.
+    Newest(&'a str),
+    /// Exactly this version of a plugin; never another.
+    Version(&'a str, &'a str),
+    /// This publication.
+    Id(PublicationId),
+}
+
+/// A publication with its documents.
+#[derive(Clone, Debug)]
+pub struct StoredPublication {
+    /// The publication.
+    pub publication_id: PublicationId,
+    /// The plugin.
+    pub plugin_id: String,
+    /// Its version.
+    pub version: String,
+    /// SHA-256 over manifest, items and asset hashes.
+    pub digest: Digest,
+    /// When it was committed.
+    pub published_at: Millis,
+    /// The manifest, raw.
+    pub manifest: Json,
+    /// The executor items, a raw JSON array.
+    pub items: Json,
+    /// Its static assets in file-service.
+    pub assets: Vec<Asset>,
+}
+
+/// What a change did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// False when it was so before (or, for a plugin that the catalogue does not know, nothing was
+    /// done).
+    pub changed: bool,
+    /// The catalogue's revision afterwards.
+    pub revision: i64,
+}
+
+/// Takes the lock under which the catalogue changes, and tells the revision. Same text for both
+/// databases: an update of the row to what it is.
+const LOCK: &str = "UPDATE catalogue_revision SET revision = revision WHERE id = 1 RETURNING revision";
+
+/// Grows the revision.
+const GROW: &str = "UPDATE catalogue_revision SET revision = revision + 1 WHERE id = 1 RETURNING revision";
+
+/// `grown!(c, revision, changed)`: the [`Change`], growing the revision when something changed.
+macro_rules! grown {
+    ($c:expr, $revision:expr, $changed:expr) => {{
+        let changed: bool = $changed;
+        let revision: i64 = match changed {
+            true => ::sqlx::query_scalar($crate::catalogue::GROW).fetch_one(&mut *$c).await?,
+            false => $revision,
+        };
+        Ok($crate::catalogue::Change { changed, revision })
+    }};
+}
+use grown;
