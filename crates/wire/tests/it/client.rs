@@ -14,7 +14,7 @@ use tokio::{
 };
 use wire::{CallError, Client, ClientConfig, ServerConfig, codec};
 
-const SHORT: Duration = Duration::from_millis(50);
+const SHORT: Duration = Duration::from_millis(200);
 
 fn client_with(address: SocketAddr, change: impl FnOnce(&mut ClientConfig)) -> Client {
     let mut config = ClientConfig::default();
@@ -40,7 +40,7 @@ where
     address
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_calls_share_one_connection_and_each_gets_its_own_reply() {
     let server = start(config());
     let client = client(&server);
@@ -196,7 +196,7 @@ async fn connection_closed_in_flight_tells_whether_the_request_was_written() {
     assert!(matches!(error, CallError::Closed { written: false }), "{error}");
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_frames_both_ways_at_once_do_not_lock() {
     let server = start(config());
     let client = client(&server);

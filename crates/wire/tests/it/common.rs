@@ -100,6 +100,10 @@ impl Handler for TestHandler {
                     .chain(stream::once(tokio::task::yield_now()).filter_map(|()| async { None }))
                     .boxed(),
             ),
+            "obs.large" => {
+                let value = Json::of(&"x".repeat(1_000_000)).unwrap();
+                Reply::Stream(stream::iter(vec![Ok(value); request.data.read().unwrap()]).boxed())
+            }
             "undef" | "evt" => Reply::Empty,
             "nullv" => Reply::Value(Json::null()),
             "hold" => {

@@ -1,8 +1,9 @@
 //! Each limit: what is refused, what the peer is told, what is counted, and who is not hurt.
 
-use crate::common::{config, start, start_with, until};
+use crate::common::{Raw, Running, config, soon, start, start_with, until};
 use contract::ErrorCode;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt;
 use wire::Refusal;
 
 const SHORT: Duration = Duration::from_millis(30);
@@ -25,6 +26,27 @@ async fn half_frame_is_closed() {
         assert_eq!(peer.refusal().await.0, ErrorCode::Timeout, "{part}");
     }
     assert_eq!(server.stats.refused(Refusal::FrameTimeout), 3);
+}
+
+#[tokio::test]
+async fn frame_that_keeps_trickling_is_closed_all_the_same() {
+    let server = start_with(|limits| limits.frame_timeout = SHORT);
+    let mut peer = server.connect().await;
+    peer.write("16000000#\"").await;
+    until_refused(&server, &mut peer).await;
+    assert_eq!(server.stats.refused(Refusal::FrameTimeout), 1);
+}
+
+/// Writes byte after byte until the server has enough.
+async fn until_refused(server: &Running, peer: &mut Raw) {
+    soon(async {
+        while server.stats.refused(Refusal::FrameTimeout) == 0 {
+            // The server may have closed already.
+            let _ = peer.0.write_all(b"x").await;
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

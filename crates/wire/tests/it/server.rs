@@ -4,7 +4,7 @@ use crate::common::{Raw, config, soon, start, start_with, until};
 use contract::ErrorCode;
 use std::{net::Ipv6Addr, sync::atomic::Ordering};
 use tokio::net::TcpStream;
-use wire::{Client, ClientConfig, Limits, ServerConfig};
+use wire::{Client, ClientConfig, Limits, Refusal, ServerConfig};
 
 #[tokio::test]
 async fn requests_of_one_connection_run_at_once_and_are_answered_as_they_end() {
@@ -77,6 +77,20 @@ async fn end_of_a_stream_that_comes_later_is_a_packet_of_its_own() {
     {
         assert_eq!(peer.receive().await, wanted);
     }
+}
+
+#[tokio::test]
+async fn stream_waits_for_a_slow_peer_instead_of_overflowing_its_queue() {
+    let server = start_with(|limits| limits.write_queue_bytes = 3 << 20);
+    let mut peer = server.connect().await;
+    peer.request("obs.large", "40", "a").await;
+    // Other requests are served while the stream waits.
+    peer.request("hold", "1", "b").await;
+    until(|| server.handler.holding.load(Ordering::SeqCst) == 1).await;
+    for _ in 0..40 {
+        assert!(peer.receive().await.len() > 1_000_000);
+    }
+    assert_eq!(server.stats.refused(Refusal::WriteQueue), 0);
 }
 
 #[tokio::test]
