@@ -1,0 +1,226 @@
+//! `/plugins` and `/palette`: the catalogue, for people and the editor.
+
+use crate::{
+    app::App,
+    http::{
+        builtin,
+        extract::{Asked, Caller, Named},
+        files::relay,
+        problem::{Answer, ErrorBody, json},
+        views::{ChangedView, PluginFull, PluginHead, PluginPage},
+    },
+};
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use contract::{
+    catalogue::{
+        Asset, AssetRequest, Changed, HealthState, PluginDetail, PluginList, PluginListRequest, PluginRef,
+        PluginVersions,
+    },
+    param::Param,
+    pattern::{self, Pattern},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use storage::users::Principal;
+use utoipa::{IntoParams, ToSchema};
+
+/// All plugins, with enablement as the caller sees it.
+#[utoipa::path(get, path = "/plugins", tag = "plugins",
+    responses((status = 200, body = PluginPage), (status = 503, body = ErrorBody)))]
+pub(crate) async fn list(State(app): State<Arc<App>>, Caller(caller): Caller) -> Answer<Response> {
+    let request = PluginListRequest {
+        workspace_id: caller.workspace_id,
+        user_id: Some(caller.user_id),
+        include_removed: false,
+    };
+    let list: PluginList = app.plugins.call(pattern::PLUGIN_LIST, &request).await?;
+    let plugins = list.plugins.into_iter().map(PluginHead::from).collect();
+    Ok(json(StatusCode::OK, &PluginPage { plugins, revision: list.revision }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct OfVersion {
+    /// This version instead of the newest.
+    version: Option<String>,
+}
+
+/// One plugin with its manifest, executors and versions.
+#[utoipa::path(get, path = "/plugins/{id}", tag = "plugins", params(("id" = String, Path), OfVersion),
+    responses((status = 200, body = PluginFull), (status = 404, body = ErrorBody)))]
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Named(id): Named<String>,
+    Asked(query): Asked<OfVersion>,
+) -> Answer<Response> {
+    let request = PluginRef {
+        user_id: Some(caller.user_id.clone()),
+        publication_version: query.version,
+        ..of(&caller, id)
+    };
+    let detail: PluginDetail = app.plugins.call(pattern::PLUGIN_GET, &request).await?;
+    let versions: PluginVersions = app.plugins.call(pattern::PLUGIN_VERSIONS, &request).await?;
+    Ok(json(StatusCode::OK, &PluginFull::new(detail, versions.versions)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Whom {
+    /// Only for this user instead of the whole workspace.
+    user_id: Option<String>,
+}
+
+/// Enables a plugin in the workspace, or for one user.
+#[utoipa::path(post, path = "/plugins/{id}/enable", tag = "plugins", params(("id" = String, Path), Whom),
+    responses((status = 200, body = ChangedView), (status = 404, body = ErrorBody)))]
+pub(crate) async fn enable(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Named(id): Named<String>,
+    Asked(whom): Asked<Whom>,
+) -> Answer<Response> {
+    change(&app, pattern::PLUGIN_ENABLE, PluginRef { user_id: whom.user_id, ..of(&caller, id) }).await
+}
+
+/// Disables a plugin in the workspace, or for one user. What was dispatched finishes.
+#[utoipa::path(post, path = "/plugins/{id}/disable", tag = "plugins", params(("id" = String, Path), Whom),
+    responses((status = 200, body = ChangedView), (status = 404, body = ErrorBody)))]
+pub(crate) async fn disable(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Named(id): Named<String>,
+    Asked(whom): Asked<Whom>,
+) -> Answer<Response> {
+    change(&app, pattern::PLUGIN_DISABLE, PluginRef { user_id: whom.user_id, ..of(&caller, id) }).await
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct Force {
+    /// Remove it although processes use it.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Removes a plugin; refused while processes use it, unless forced.
+#[utoipa::path(delete, path = "/plugins/{id}", tag = "plugins", params(("id" = String, Path), Force),
+    responses((status = 200, body = ChangedView), (status = 404, body = ErrorBody),
+        (status = 409, body = ErrorBody, description = "`plugin_in_use`")))]
+pub(crate) async fn remove(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Named(id): Named<String>,
+    Asked(Force { force }): Asked<Force>,
+) -> Answer<Response> {
+    change(&app, pattern::PLUGIN_REMOVE, PluginRef { force, ..of(&caller, id) }).await
+}
+
+async fn change(app: &App, pattern: Pattern, request: PluginRef) -> Answer<Response> {
+    let changed: Changed = app.plugins.call(pattern, &request).await?;
+    tracing::info!(
+        event = "plugin_changed",
+        plugin_id = request.plugin_id,
+        change = pattern.name,
+        "plugin changed"
+    );
+    Ok(json(StatusCode::OK, &ChangedView { changed: changed.changed, revision: changed.revision }))
+}
+
+fn of(caller: &Principal, plugin_id: String) -> PluginRef {
+    PluginRef { plugin_id, workspace_id: caller.workspace_id.clone(), ..PluginRef::default() }
+}
+
+/// A static asset of a plugin, as it was at publication.
+#[utoipa::path(get, path = "/plugins/{id}/assets/{key}", tag = "plugins",
+    params(("id" = String, Path), ("key" = String, Path), OfVersion),
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), (status = 404, body = ErrorBody)))]
+pub(crate) async fn asset(
+    State(app): State<Arc<App>>,
+    Named((plugin_id, key)): Named<(String, String)>,
+    Asked(query): Asked<OfVersion>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let request = AssetRequest { plugin_id, key, publication_version: query.version };
+    let asset: Asset = app.plugins.call(pattern::PLUGIN_ASSET, &request).await?;
+    Ok(relay(app.files.open(&asset.file_id, &headers).await?, Some(&asset.media_type)))
+}
+
+/// What can be drawn in a process.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Palette {
+    /// Built-in nodes first, then those of plugins.
+    nodes: Vec<PaletteNode>,
+    /// The catalogue's revision.
+    revision: i64,
+}
+
+/// A node type.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PaletteNode {
+    pub(crate) node_type: String,
+    pub(crate) name: String,
+    pub(crate) description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) help: Option<String>,
+    /// The plugin that has it; absent for built-in nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) plugin: Option<PalettePlugin>,
+    /// Declared inputs; `null` accepts any.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub(crate) inputs: Option<Vec<Param>>,
+    /// Declared outputs.
+    #[schema(value_type = Vec<Object>)]
+    pub(crate) outputs: Vec<Param>,
+    pub(crate) tags: Vec<String>,
+    pub(crate) section_path: Vec<String>,
+}
+
+/// The plugin of a node type.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PalettePlugin {
+    plugin_id: String,
+    label: String,
+    publication_version: String,
+    enabled: bool,
+    /// `unknown`, `online` or `offline`.
+    #[schema(value_type = String)]
+    health: HealthState,
+}
+
+/// Everything that can be drawn in a process: built-in nodes and those of the workspace's plugins.
+#[utoipa::path(get, path = "/palette", tag = "plugins",
+    responses((status = 200, body = Palette), (status = 503, body = ErrorBody)))]
+pub(crate) async fn palette(State(app): State<Arc<App>>, Caller(caller): Caller) -> Answer<Response> {
+    let (plugins, revision) = app.catalogue.load(&caller).await?;
+    let of_plugins = plugins.iter().flat_map(|plugin| {
+        let summary = &plugin.summary;
+        plugin.items.iter().map(|item| PaletteNode {
+            node_type: item.node_type.clone(),
+            name: item.name.clone(),
+            description: item.description.clone(),
+            help: item.help.clone(),
+            plugin: Some(PalettePlugin {
+                plugin_id: summary.plugin_id.clone(),
+                label: summary.label.clone(),
+                publication_version: summary
+                    .pinned_version
+                    .as_ref()
+                    .unwrap_or(&summary.publication_version)
+                    .clone(),
+                enabled: summary.enabled,
+                health: summary.health.state,
+            }),
+            inputs: item.inputs.clone(),
+            outputs: item.outputs.clone(),
+            tags: item.tags.clone(),
+            section_path: item.section_path.clone(),
+        })
+    });
+    let nodes = builtin::nodes().into_iter().chain(of_plugins).collect();
+    Ok(json(StatusCode::OK, &Palette { nodes, revision }))
+}

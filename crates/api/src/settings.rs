@@ -1,0 +1,221 @@
+//! Variables of the api service (protocol sections 8 and 9).
+
+use config::Reader;
+use contract::manifest::Endpoint;
+use secrecy::SecretString;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Everything that the service can be told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Address of the HTTP listener.
+    pub bind: IpAddr,
+    /// Port of the HTTP listener; 0 lets the system choose.
+    pub http_port: u16,
+    /// The token that every route but the public ones needs. `None` only with `insecure`.
+    pub token: Option<SecretString>,
+    /// Accept requests without a token, as the local user.
+    pub insecure: bool,
+    /// The engine's RPC door.
+    pub engine: Endpoint,
+    /// The engine's RPC credential, when it wants one.
+    pub engine_token: Option<SecretString>,
+    /// The plugin-manager's RPC door.
+    pub plugin_manager: Endpoint,
+    /// The plugin-manager's credential.
+    pub plugin_manager_token: Option<SecretString>,
+    /// The secret-manager's RPC door.
+    pub secret_manager: Endpoint,
+    /// The secret-manager's credential.
+    pub secret_manager_token: Option<SecretString>,
+    /// Base URL of file-service, without a slash at the end.
+    pub file_service_url: String,
+    /// The file-service's credential.
+    pub file_service_token: Option<SecretString>,
+    /// The largest request body, bytes.
+    pub payload_limit_bytes: usize,
+    /// How many event streams may be open at once.
+    pub max_event_streams: usize,
+}
+
+impl Settings {
+    /// Declares and reads every variable of the service; faults stay with the reader.
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        let insecure = reader.flag(
+            "CONVEYOR_INSECURE_DEV",
+            false,
+            "Start although keys and tokens are missing. Only for a machine of your own: doors without a key are open.",
+        );
+        Self {
+            insecure,
+            bind: reader
+                .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address on which the service listens.")
+                .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            http_port: reader.port("API_HTTP_PORT", 3000, "HTTP port of the platform API."),
+            token: reader.required_secret(
+                "CONVEYOR_API_TOKEN",
+                insecure,
+                "Bearer token of the platform API. `up`, `demo` and `run` make one at the first start.",
+            ),
+            engine: Endpoint {
+                host: reader.text("RUNTIME_ENGINE_TCP_HOST", "runtime-engine", "Host of the engine's RPC."),
+                port: reader.port("RUNTIME_ENGINE_RPC_TCP_PORT", 3000, "TCP port of the engine's RPC."),
+            },
+            engine_token: reader
+                .secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
+            plugin_manager: Endpoint {
+                host: reader.text("PLUGIN_MANAGER_RPC_HOST", "plugin-manager", "Host of plugin-manager."),
+                port: reader.port("PLUGIN_MANAGER_RPC_PORT", 3000, "TCP port of plugin-manager."),
+            },
+            plugin_manager_token: reader.required_secret(
+                "PLUGIN_MANAGER_INGRESS_TOKEN",
+                insecure,
+                "Token of plugin-manager's TCP door, the same on plugins and services.",
+            ),
+            secret_manager: reader
+                .parsed(
+                    "SECRETS_TCP_CONNECT",
+                    "host:port",
+                    Shown(Endpoint { host: "secret-manager".to_owned(), port: 3000 }),
+                    "Where secret-manager is reached.",
+                    parse_endpoint,
+                )
+                .0,
+            secret_manager_token: reader.required_secret(
+                "SECRET_MANAGER_TOKEN",
+                insecure,
+                "Token of secret-manager's TCP door.",
+            ),
+            file_service_url: reader.parsed(
+                "FILE_SERVICE_BASE_URL",
+                "URL",
+                "http://file-service:3000".to_owned(),
+                "Base URL of file-service.",
+                parse_base_url,
+            ),
+            file_service_token: reader.required_secret(
+                "FILE_SERVICE_TOKEN",
+                insecure,
+                "Bearer token of file-service.",
+            ),
+            payload_limit_bytes: reader
+                .parsed(
+                    "PAYLOAD_LIMIT",
+                    "bytes",
+                    ByteSize(16 * 1024 * 1024),
+                    "Largest request body; a number of bytes, or with kb, mb or gb.",
+                    parse_bytes,
+                )
+                .0,
+            max_event_streams: usize::try_from(reader.number(
+                "API_MAX_EVENT_STREAMS",
+                "streams",
+                1024,
+                "How many event streams of runs may be open at once.",
+            ))
+            .unwrap_or(usize::MAX),
+        }
+    }
+}
+
+/// An endpoint as its variable spells it.
+struct Shown(Endpoint);
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn parse_endpoint(text: &str) -> Result<Shown, String> {
+    let wrong = || "is no host:port; write for example secret-manager:3000".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port = port.parse().map_err(|_| wrong())?;
+    if host.is_empty() {
+        return Err(wrong());
+    }
+    Ok(Shown(Endpoint { host: host.to_owned(), port }))
+}
+
+fn parse_base_url(text: &str) -> Result<String, String> {
+    match reqwest::Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
+            Ok(text.trim_end_matches('/').to_owned())
+        }
+        _ => Err("is no http:// or https:// URL".to_owned()),
+    }
+}
+
+/// A number of bytes.
+struct ByteSize(usize);
+
+impl std::fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<ByteSize, String> {
+    let text = text.to_ascii_lowercase();
+    let (digits, unit) = text
+        .split_at_checked(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+        .unwrap_or((&text, ""));
+    let factor = match unit.trim() {
+        "" | "b" => Some(1_usize),
+        "k" | "kb" => Some(1024),
+        "m" | "mb" => Some(1024 * 1024),
+        "g" | "gb" => Some(1024 * 1024 * 1024),
+        _ => None,
+    };
+    digits
+        .parse::<usize>()
+        .ok()
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor))
+        .filter(|bytes| *bytes > 0)
+        .map(ByteSize)
+        .ok_or_else(|| "is no size; write a number of bytes, or a number with kb, mb or gb".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_bytes_or_carry_a_unit() {
+        let bytes = |text| parse_bytes(text).map(|size| size.0).ok();
+        assert_eq!(bytes("100"), Some(100));
+        assert_eq!(bytes("16mb"), Some(16 * 1024 * 1024));
+        assert_eq!(bytes("1 GB"), Some(1024 * 1024 * 1024));
+        assert_eq!((bytes("mb"), bytes("0"), bytes("5 apples")), (None, None, None));
+    }
+
+    #[test]
+    fn endpoints_need_a_host_and_a_port() {
+        assert_eq!(parse_endpoint("secrets:1").map(|shown| shown.0.host), Ok("secrets".to_owned()));
+        assert_eq!(parse_endpoint("[::1]:1").map(|shown| shown.0.host), Ok("::1".to_owned()));
+        assert!(parse_endpoint("secrets").is_err() && parse_endpoint(":1").is_err());
+    }
+
+    #[test]
+    fn missing_tokens_refuse_the_start_unless_it_is_a_machine_of_ones_own() {
+        let source = config::Variables::default();
+        let mut reader = Reader::new(&source);
+        Settings::read(&mut reader);
+        let named: Vec<_> = reader.faults().iter().map(|fault| fault.variable.as_str()).collect();
+        assert_eq!(
+            named,
+            [
+                "CONVEYOR_API_TOKEN",
+                "PLUGIN_MANAGER_INGRESS_TOKEN",
+                "SECRET_MANAGER_TOKEN",
+                "FILE_SERVICE_TOKEN"
+            ]
+        );
+        let source = config::Variables::of([("CONVEYOR_INSECURE_DEV", "true")]);
+        let mut reader = Reader::new(&source);
+        Settings::read(&mut reader);
+        assert_eq!(reader.faults(), []);
+    }
+}
