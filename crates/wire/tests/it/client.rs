@@ -317,3 +317,30 @@ async fn reply_that_is_no_frame_closes_the_connection() {
     let error = client_with(address, |_| ()).request("x", &Json::null(), PATIENCE).await.unwrap_err();
     assert!(matches!(error, CallError::Closed { written: true }), "{error}");
 }
+
+#[tokio::test]
+async fn sent_request_is_delivered_before_its_reply_comes() {
+    let server = start(config());
+    let client = client(&server);
+    let mut sent = client.send("hold", &json("1"), PATIENCE).await.unwrap();
+    until(|| server.handler.holding.load(Ordering::SeqCst) == 1).await;
+    server.handler.release();
+    assert_eq!(soon(sent.reply()).await.unwrap().text(), "1");
+
+    let mut sent = client.send("hold", &json("1"), PATIENCE).await.unwrap();
+    server.connections_stop.cancel();
+    assert!(matches!(soon(sent.reply()).await, Err(CallError::Closed { written: true })));
+}
+
+#[tokio::test]
+async fn end_of_the_connection_of_an_event_is_noticed() {
+    let server = start(config());
+    let link = client(&server).send_event("evt", &json("1"), PATIENCE).await;
+    // The client is gone, and its connections with it.
+    soon(link.unwrap().closed()).await;
+
+    let client = client(&server);
+    let link = client.send_event("evt", &json("1"), PATIENCE).await.unwrap();
+    server.connections_stop.cancel();
+    soon(link.closed()).await;
+}
