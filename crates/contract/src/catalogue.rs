@@ -225,6 +225,27 @@ pub struct Changed {
     pub revision: i64,
 }
 
+/// One plugin in the answer to `plugin.health`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PluginHealth {
+    /// The plugin.
+    pub plugin_id: String,
+    /// Where it is probed.
+    pub endpoint: Endpoint,
+    /// What the probes found.
+    pub health: Health,
+}
+
+/// Answer to `plugin.health` (asked with a [`PluginListRequest`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginHealthList {
+    /// Sorted by plugin id.
+    pub plugins: Vec<PluginHealth>,
+    /// The catalogue's revision.
+    pub revision: i64,
+}
+
 /// `plugin.asset`: where the cached bytes of a static asset are.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

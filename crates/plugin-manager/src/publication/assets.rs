@@ -1,0 +1,253 @@
+//! Static assets: fetched from the plugin at publication, kept in file-service, so that the UI
+//! does not depend on the plugin being up (protocol section 3).
+
+use crate::{
+    error::Error,
+    settings::{AssetLimits, Settings},
+};
+use contract::{
+    Digest, ErrorCode, RpcError,
+    catalogue::{Asset, DEFAULT_WORKSPACE},
+    manifest::StaticAsset,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use reqwest::{Client, Response, Url, header, redirect};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use sha2::Digest as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Fetches and uploads of one publication at once.
+const PARALLEL: usize = 4;
+
+/// Fetches assets and keeps them in file-service.
+#[derive(Debug)]
+pub(crate) struct Assets {
+    client: Client,
+    limits: AssetLimits,
+    file_service: String,
+    token: Option<SecretString>,
+}
+
+/// An asset in memory.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) key: String,
+    media_type: String,
+    bytes: Vec<u8>,
+    pub(crate) digest: Digest,
+}
+
+/// What is kept: every asset of the publication, and which files are new.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) assets: Vec<Asset>,
+    new_files: Vec<String>,
+}
+
+impl Kept {
+    /// Assets that were kept before.
+    pub(crate) fn all_known(assets: Vec<Asset>) -> Self {
+        Self { assets, new_files: Vec::new() }
+    }
+}
+
+/// What file-service answers to an upload.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Uploaded {
+    file_id: String,
+    digest: Digest,
+}
+
+impl Assets {
+    /// # Errors
+    /// [`Error::HttpClient`] when the system offers no usable TLS.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            // Plugins and file-service are neighbours: what the environment says about the way to the
+            // outside does not hold for them.
+            .no_proxy()
+            .timeout(settings.assets.timeout)
+            .build()?;
+        Ok(Self {
+            client,
+            limits: settings.assets,
+            file_service: settings.file_service_url.trim_end_matches('/').to_owned(),
+            token: settings.file_service_token.clone(),
+        })
+    }
+
+    /// Fetches all assets, in their order.
+    ///
+    /// # Errors
+    /// `asset_fetch_failed`, which names the asset, its URL and the limit or cause.
+    pub(crate) async fn fetch(&self, assets: &[StaticAsset]) -> Result<Vec<Fetched>, RpcError> {
+        if assets.len() > self.limits.max_count {
+            return Err(beyond(format!("{} static assets", assets.len()), self.limits.max_count, "assets"));
+        }
+        let total = AtomicU64::new(0);
+        let fetches: Vec<_> = assets.iter().map(|asset| self.fetch_one(asset, &total)).collect();
+        stream::iter(fetches).buffered(PARALLEL).try_collect().await
+    }
+
+    async fn fetch_one(&self, asset: &StaticAsset, total: &AtomicU64) -> Result<Fetched, RpcError> {
+        let failed = |reason: String| failed(asset, &reason);
+        let mut response = self.client.get(&asset.url).send().await.map_err(|error| failed(cause(&error)))?;
+        if response.status() != reqwest::StatusCode::OK {
+            return Err(failed(format!("it answered {}", response.status())));
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failed(cause(&error)))? {
+            let size = chunk.len() as u64;
+            if bytes.len() as u64 + size > self.limits.max_bytes {
+                return Err(beyond(format!("static asset {:?}", asset.key), self.limits.max_bytes, "bytes"));
+            }
+            if total.fetch_add(size, Ordering::Relaxed) + size > self.limits.max_total_bytes {
+                return Err(beyond("the static assets together", self.limits.max_total_bytes, "bytes"));
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        let digest = Digest(sha2::Sha256::digest(&bytes).into());
+        Ok(Fetched { key: asset.key.clone(), media_type: asset.media_type.clone(), bytes, digest })
+    }
+
+    /// Keeps the assets, in their order; what `known` has already is not uploaded again.
+    ///
+    /// # Errors
+    /// `unavailable` when file-service does not take one; files uploaded before are given back.
+    pub(crate) async fn keep(
+        &self,
+        plugin_id: &str,
+        fetched: Vec<Fetched>,
+        known: &[Asset],
+    ) -> Result<Kept, RpcError> {
+        let uploads: Vec<_> =
+            fetched.into_iter().map(|asset| self.keep_one(plugin_id, asset, known)).collect();
+        let mut results = stream::iter(uploads).buffered(PARALLEL);
+        let mut kept = Kept::default();
+        while let Some(result) = results.next().await {
+            match result {
+                Ok((asset, new)) => {
+                    if new {
+                        kept.new_files.push(asset.file_id.clone());
+                    }
+                    kept.assets.push(asset);
+                }
+                Err(error) => {
+                    drop(results);
+                    self.give_back(kept).await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The asset in file-service, and whether it is new there.
+    async fn keep_one(
+        &self,
+        plugin_id: &str,
+        asset: Fetched,
+        known: &[Asset],
+    ) -> Result<(Asset, bool), RpcError> {
+        let same =
+            known.iter().find(|known| known.digest == asset.digest && known.media_type == asset.media_type);
+        match same {
+            Some(known) => Ok((Asset { key: asset.key, ..known.clone() }, false)),
+            None => self.upload(plugin_id, asset).await.map(|asset| (asset, true)),
+        }
+    }
+
+    async fn upload(&self, plugin_id: &str, asset: Fetched) -> Result<Asset, RpcError> {
+        let Fetched { key, media_type, bytes, digest } = asset;
+        let failed = |reason: String| {
+            RpcError::new(
+                ErrorCode::Unavailable,
+                format!(
+                    "file-service at {} does not keep static asset {key:?} of {plugin_id}: {reason}; check that it runs (PLUGIN_MANAGER_FILE_SERVICE_URL)",
+                    self.file_service
+                ),
+            )
+        };
+        let name = format!("{plugin_id}/{key}");
+        let url = Url::parse_with_params(
+            &format!("{}/internal/files", self.file_service),
+            [("name", name.as_str()), ("workspaceId", DEFAULT_WORKSPACE)],
+        )
+        .map_err(|error| failed(error.to_string()))?;
+        let size = bytes.len() as u64;
+        let request = self.client.post(url).header(header::CONTENT_TYPE, &media_type).body(bytes);
+        let response = self.authorised(request).send().await.map_err(|error| failed(cause(&error)))?;
+        let uploaded = read_upload(response).await.map_err(&failed)?;
+        if uploaded.digest != digest {
+            return Err(failed(format!(
+                "it stored other bytes (digest {} instead of {digest})",
+                uploaded.digest
+            )));
+        }
+        tracing::info!(event = "plugin_static_cached", plugin_id, key, size_bytes = size, digest = %digest, "static asset is cached");
+        Ok(Asset { key, file_id: uploaded.file_id, media_type, size, digest })
+    }
+
+    /// Deletes the files that were uploaded for a publication that was refused. One that stays
+    /// behind costs space, nothing else.
+    pub(crate) async fn give_back(&self, kept: Kept) {
+        for file_id in kept.new_files {
+            let request = self.client.delete(format!("{}/internal/files/{file_id}", self.file_service));
+            if let Err(error) = self.authorised(request).send().await.and_then(Response::error_for_status) {
+                tracing::warn!(event = "plugin_static_left", file_id, error = %cause(&error), "an unused static asset stays in file-service");
+            }
+        }
+    }
+
+    fn authorised(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        match &self.token {
+            Some(token) => request.bearer_auth(token.expose_secret()),
+            None => request,
+        }
+    }
+}
+
+async fn read_upload(response: Response) -> Result<Uploaded, String> {
+    if response.status() != reqwest::StatusCode::CREATED {
+        return Err(format!("it answered {}", response.status()));
+    }
+    response.json().await.map_err(|error| format!("its answer cannot be read: {}", cause(&error)))
+}
+
+fn failed(asset: &StaticAsset, reason: &str) -> RpcError {
+    RpcError::new(
+        ErrorCode::AssetFetchFailed,
+        format!(
+            "static asset {:?} cannot be fetched from {}: {reason}; check that the plugin serves it and that plugin-manager can reach it",
+            asset.key, asset.url
+        ),
+    )
+}
+
+/// A limit: the same publication will not pass later either.
+fn beyond(what: impl std::fmt::Display, limit: impl std::fmt::Display, unit: &str) -> RpcError {
+    let mut error = RpcError::new(
+        ErrorCode::AssetFetchFailed,
+        format!(
+            "{what}: more than the limit of {limit} {unit}; publish less, or raise plugin-manager's PLUGIN_MANAGER_ASSET limits"
+        ),
+    );
+    error.retryable = false;
+    error
+}
+
+/// The innermost cause, which says more than the client's own words.
+fn cause(error: &reqwest::Error) -> String {
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    if error.is_timeout() { "it took too long".to_owned() } else { innermost.to_string() }
+}
+
+#[cfg(test)]
+#[path = "assets_tests.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! The service put together.
+
+use crate::{
+    documents::Documents,
+    door::Door,
+    error::Error,
+    hand_out::HandOuts,
+    health::{Ledger, Sweep},
+    http::{self, Shown},
+    metrics::{Exposition, Metrics},
+    publication::{Publisher, assets::Assets, pull::Puller},
+    reconcile::Reconcile,
+    settings::Settings,
+    tokens::Tokens,
+    view::View,
+};
+use axum::Router;
+use queue::{Notices, Queue, Topic};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+use storage::Storage;
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+use wire::{Limits, Server, ServerConfig};
+
+/// How long calls in work may take when the service stops.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// plugin-manager: everything bound, nothing running.
+pub struct Service {
+    server: Server<Door>,
+    health: TcpListener,
+    health_address: SocketAddr,
+    router: Router,
+    view: Arc<View>,
+    notices: Notices,
+    reconcile: Option<Reconcile>,
+    sweep: Option<Sweep>,
+    /// Ends waiting hand-outs.
+    stop_waiting: CancellationToken,
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service").field("addresses", &self.addresses()).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Reads the catalogue and binds both listeners.
+    ///
+    /// # Errors
+    /// [`Error`], when the catalogue cannot be read or an address cannot be listened on.
+    pub async fn bind(settings: Settings, storage: Storage, queue: Queue) -> Result<Self, Error> {
+        if settings.ingress_token.is_none() {
+            tracing::warn!(
+                event = "insecure_dev",
+                "PLUGIN_MANAGER_INGRESS_TOKEN is not set: everyone who can connect may publish plugins"
+            );
+        }
+        // Subscribed before the catalogue is read: no change falls in between.
+        let notices = queue.subscribe(Topic::Catalogue).await?;
+        let view = Arc::new(View::open(storage.catalogue(), queue.clone()).await?);
+        let metrics = Arc::new(Metrics::default());
+        let tokens = Arc::new(Tokens::new(&settings));
+        let ledger = Arc::new(Ledger::new(
+            storage.clone(),
+            Arc::clone(&view),
+            Arc::clone(&metrics),
+            settings.health.thresholds,
+        ));
+        let publisher = Arc::new(Publisher::new(
+            storage.clone(),
+            Arc::clone(&view),
+            Arc::clone(&ledger),
+            Arc::clone(&metrics),
+            Puller { timeout: settings.executor_pull_timeout, max_frame_bytes: settings.max_frame_bytes },
+            Assets::new(&settings)?,
+            settings.allow_republish,
+        ));
+        let reconcile = settings.startup_reconcile.then(|| Reconcile {
+            view: Arc::clone(&view),
+            publisher: Arc::clone(&publisher),
+            metrics: Arc::clone(&metrics),
+            queue: queue.clone(),
+            tokens: tokens.for_pull(None),
+            timeout: settings.startup_pull_timeout,
+        });
+        let stop_waiting = CancellationToken::new();
+        let documents = Arc::new(Documents::new(storage.catalogue(), Arc::clone(&metrics)));
+        let door = Door {
+            storage: storage.clone(),
+            view: Arc::clone(&view),
+            hand_outs: HandOuts {
+                view: Arc::clone(&view),
+                documents: Arc::clone(&documents),
+                timeout: settings.executor_pull_timeout,
+                stop: stop_waiting.clone(),
+            },
+            documents,
+            publisher,
+            tokens: Arc::clone(&tokens),
+            metrics: Arc::clone(&metrics),
+            enabled_by_default: settings.enabled_by_default,
+        };
+        let server = bind_door(&settings, door)?;
+        let (health, health_address) = bind_health(&settings).await?;
+        let exposition = Exposition::new(&metrics, server.stats(), tokens.credentials(), Arc::clone(&view));
+        let sweep = Sweep::new(Arc::clone(&view), ledger, queue.clone(), settings.health);
+        let router = http::router(Shown { storage, queue, view: Arc::clone(&view), tokens, exposition });
+        Ok(Self { server, health, health_address, router, view, notices, reconcile, sweep, stop_waiting })
+    }
+
+    /// Where it listens: `tcp` (the door) and `health` (HTTP).
+    pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
+        vec![("tcp", self.server.local_addr()), ("health", self.health_address)]
+    }
+
+    /// Serves until `stop`; then takes no new connections, answers what is in work for at most 30 s,
+    /// and returns.
+    ///
+    /// # Errors
+    /// [`Error::HealthServe`] when the health listener fails.
+    pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
+        let Self { server, health, router, view, notices, reconcile, sweep, stop_waiting, .. } = self;
+        let mut tasks = JoinSet::new();
+        {
+            let (stop, view) = (stop.clone(), Arc::clone(&view));
+            tasks.spawn(async move { view.run(notices, stop).await });
+        }
+        if let Some(reconcile) = reconcile {
+            let stop = stop.clone();
+            tasks.spawn(async move {
+                let _ = stop.run_until_cancelled(reconcile.run()).await;
+            });
+        }
+        if let Some(sweep) = sweep {
+            tasks.spawn(sweep.run(stop.clone()));
+        }
+        let (accept_stop, connections_stop) = (CancellationToken::new(), CancellationToken::new());
+        let mut door = tokio::spawn(server.run(accept_stop.clone(), connections_stop.clone()));
+        let graceful = stop.clone().cancelled_owned();
+        let mut http =
+            tokio::spawn(async move { axum::serve(health, router).with_graceful_shutdown(graceful).await });
+
+        let failed = tokio::select! {
+            () = stop.cancelled() => None,
+            ended = &mut http => Some(ended),
+        };
+        accept_stop.cancel();
+        stop_waiting.cancel();
+        if tokio::time::timeout(DRAIN, &mut door).await.is_err() {
+            connections_stop.cancel();
+            let _ = door.await;
+        }
+        match failed {
+            None => {
+                http.abort();
+                tasks.join_all().await;
+                Ok(())
+            }
+            Some(ended) => {
+                tasks.shutdown().await;
+                let error = match ended {
+                    Ok(Ok(())) => std::io::Error::other("it ended by itself"),
+                    Ok(Err(error)) => error,
+                    Err(error) => std::io::Error::other(error),
+                };
+                Err(Error::HealthServe(error))
+            }
+        }
+    }
+}
+
+fn bind_door(settings: &Settings, door: Door) -> Result<Server<Door>, Error> {
+    let address = SocketAddr::new(settings.bind, settings.tcp_port);
+    let limits = Limits { max_frame_bytes: settings.max_frame_bytes, ..Limits::default() };
+    let config = ServerConfig {
+        allow: settings.allow.clone(),
+        limits,
+        ..ServerConfig::new("plugin-manager", address)
+    };
+    Ok(Server::bind(config, Arc::new(door))?)
+}
+
+async fn bind_health(settings: &Settings) -> Result<(TcpListener, SocketAddr), Error> {
+    let address = SocketAddr::new(settings.bind, settings.health_port);
+    let refused = |source| Error::Health { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let local = listener.local_addr().map_err(refused)?;
+    Ok((listener, local))
+}
