@@ -1,0 +1,122 @@
+//! The catalogue in memory, as policy needs it: a notice is a hint, the poll is the guarantee
+//! (protocol section 6, failure matrix row 25). Also the database's clock, which deadlines go by.
+
+use contract::Millis;
+use queue::Notices;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+use storage::{Storage, catalogue::Snapshot};
+use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
+
+/// How old the snapshot may be.
+const POLL: Duration = Duration::from_secs(5);
+
+/// The cached catalogue.
+#[derive(Debug)]
+pub(crate) struct CatalogueCache {
+    storage: Storage,
+    current: watch::Sender<Option<Arc<Snapshot>>>,
+    /// When the last successful refresh began: whoever asked before it needs no other.
+    refreshed: Mutex<Option<Instant>>,
+    /// Database clock minus ours, milliseconds.
+    clock_offset: AtomicI64,
+}
+
+impl CatalogueCache {
+    pub(crate) fn new(storage: Storage) -> Self {
+        Self {
+            storage,
+            current: watch::Sender::new(None),
+            refreshed: Mutex::new(None),
+            clock_offset: AtomicI64::new(0),
+        }
+    }
+
+    /// The snapshot in memory; `None` until it was loaded for the first time.
+    pub(crate) fn current(&self) -> Option<Arc<Snapshot>> {
+        self.current.borrow().clone()
+    }
+
+    /// Waits until the catalogue is loaded.
+    pub(super) async fn loaded(&self) {
+        // The sender is in `self`, so it is not gone.
+        let _ = self.current.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// The time by the database's clock, as of the last look at it.
+    pub(super) fn now(&self) -> Millis {
+        Millis(system_millis().saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+    }
+
+    /// A snapshot no older than this call. Callers at the same time share one query, and the
+    /// catalogue is read only when its revision has moved.
+    pub(super) async fn refresh(&self) -> Result<Arc<Snapshot>, storage::Error> {
+        let asked = Instant::now();
+        let mut refreshed = self.refreshed.lock().await;
+        let current = self.current();
+        if let Some(current) = &current
+            && refreshed.is_some_and(|began| began >= asked)
+        {
+            return Ok(Arc::clone(current));
+        }
+        let began = Instant::now();
+        let catalogue = self.storage.catalogue();
+        let revision = catalogue.revision().await?;
+        let snapshot = match current {
+            Some(current) if current.revision == revision => current,
+            _ => {
+                let snapshot = Arc::new(catalogue.snapshot().await?);
+                tracing::debug!(event = "catalogue_loaded", revision = snapshot.revision, "catalogue loaded");
+                self.current.send_replace(Some(Arc::clone(&snapshot)));
+                snapshot
+            }
+        };
+        *refreshed = Some(began);
+        Ok(snapshot)
+    }
+
+    /// Keeps snapshot and clock fresh until `stop`.
+    pub(crate) async fn follow(&self, mut notices: Notices, stop: CancellationToken) {
+        loop {
+            let fresh = async {
+                self.look_at_clock().await?;
+                self.refresh().await
+            };
+            match stop.run_until_cancelled(fresh).await {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => tracing::warn!(
+                    event = "catalogue_unreadable",
+                    error = %error,
+                    "the catalogue cannot be read now; dispatch goes on with what is in memory"
+                ),
+                None => return,
+            }
+            tokio::select! {
+                _ = notices.recv() => {}
+                () = tokio::time::sleep(POLL) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+    }
+
+    async fn look_at_clock(&self) -> Result<(), storage::Error> {
+        let theirs = self.storage.now().await?;
+        self.clock_offset.store(theirs.0.saturating_sub(system_millis()), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn system_millis() -> i64 {
+    // Before 1970 and after the year 292 million the clock counts as 1970.
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .ok()
+        .and_then(|since| i64::try_from(since.as_millis()).ok())
+        .unwrap_or(0)
+}

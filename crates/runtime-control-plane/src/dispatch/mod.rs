@@ -1,0 +1,252 @@
+//! Dispatch: takes tasks from the plugin lane and brings them to their plugins (protocol sections 3,
+//! 5 and 6).
+//!
+//! The lane is a hint. Each task is first claimed in the database, so that it is dispatched once, and
+//! never for a run that has ended (failure matrix row 1). Nothing here survives a restart, and nothing
+//! needs to: what was not told to the engine, its sweep finds.
+
+mod catalogue;
+mod deliver;
+mod endpoints;
+mod prepare;
+mod secrets;
+mod window;
+
+pub(crate) use catalogue::CatalogueCache;
+
+use crate::{
+    PluginsDefault, Settings,
+    batch::{BatchLimits, Batcher},
+    engine::Engine,
+    metrics::Metrics,
+    reports::Reports,
+    retry,
+};
+use contract::{ExecutionId, RunId, task::Task};
+use endpoints::Endpoints;
+use queue::{Lane, Queue};
+use secrets::Secrets;
+use std::{sync::Arc, time::Duration};
+use storage::Storage;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use window::{Admission, Admitted, Window};
+use wire::ClientConfig;
+
+/// Tasks taken from the lane at once.
+const TAKE: usize = 64;
+/// How long one look at the lane waits.
+const TAKE_WAIT: Duration = Duration::from_secs(5);
+
+/// What a claim runs longer than the delivery deadline: the time to tell the engine how it ended.
+const CLAIM_GRACE: Duration = Duration::from_secs(5);
+
+/// Claims of one statement, and statements at once.
+const CLAIMS: BatchLimits = BatchLimits { items: 256, bytes: usize::MAX, pipelined: 2, waiting: 1024 };
+
+/// The steps of a stop, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DispatchStops {
+    /// No task is taken any more; what was taken is delivered.
+    pub(crate) taking: CancellationToken,
+    /// Deliveries that are still open are given up and told to the engine.
+    pub(crate) deliveries: CancellationToken,
+    /// Everything ends.
+    pub(crate) cut: CancellationToken,
+}
+
+/// The dispatcher.
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    catalogue: Arc<CatalogueCache>,
+    default_enabled: bool,
+    secrets: Secrets,
+    endpoints: Endpoints,
+    engine: Arc<Engine>,
+    reports: Arc<Reports>,
+    claims: Batcher<ExecutionId, bool>,
+    listeners: Arc<Semaphore>,
+    metrics: Arc<Metrics>,
+    delivery_timeout: Duration,
+    limits: crate::DispatchLimits,
+    stops: DispatchStops,
+}
+
+/// What has to be known of a task once its payload is gone.
+#[derive(Debug)]
+struct Attempt {
+    run_id: RunId,
+    execution_id: ExecutionId,
+    node_type: String,
+    timeout: Duration,
+}
+
+impl Dispatcher {
+    pub(crate) fn new(
+        settings: &Settings,
+        storage: &Storage,
+        catalogue: Arc<CatalogueCache>,
+        engine: Arc<Engine>,
+        reports: Arc<Reports>,
+        metrics: Arc<Metrics>,
+        stops: DispatchStops,
+    ) -> Self {
+        let limits = settings.dispatch.clone();
+        let config = ClientConfig {
+            max_frame_bytes: settings.max_frame_bytes,
+            // The window and the listeners are the bound.
+            max_in_flight: limits.in_flight.saturating_add(limits.listening),
+            ..ClientConfig::default()
+        };
+        Self {
+            catalogue,
+            default_enabled: settings.plugins_default == PluginsDefault::Enabled,
+            secrets: Secrets::new(settings),
+            endpoints: Endpoints::new(config),
+            engine,
+            reports,
+            claims: claims(storage, settings.delivery_timeout.saturating_add(CLAIM_GRACE)),
+            listeners: Arc::new(Semaphore::new(limits.listening.min(Semaphore::MAX_PERMITS))),
+            metrics,
+            delivery_timeout: settings.delivery_timeout,
+            limits,
+            stops,
+        }
+    }
+
+    /// Dispatches until told to stop; returns when nothing is under way any more.
+    pub(crate) async fn run(self, queue: &Queue) {
+        let (window, admitted) = Window::new(self.limits.clone(), Arc::clone(&self.metrics));
+        let dispatcher = Arc::new(self);
+        let deliveries = TaskTracker::new();
+        let starting = tokio::spawn(Arc::clone(&dispatcher).start_admitted(admitted, deliveries.clone()));
+        let taking = dispatcher.stops.taking.clone();
+        // Before the catalogue is known no endpoint has a window.
+        if taking.run_until_cancelled(dispatcher.catalogue.loaded()).await.is_some() {
+            dispatcher.take(queue, &window).await;
+        }
+        give_back(queue, window.close()).await;
+        deliveries.close();
+        deliveries.wait().await;
+        starting.abort();
+    }
+
+    /// Takes tasks as long as there is room for them.
+    async fn take(&self, queue: &Queue, window: &Arc<Window>) {
+        let mut failures = 0;
+        loop {
+            let look = async {
+                let room = window.room().await;
+                queue.take(Lane::Plugin, room.min(TAKE), TAKE_WAIT).await
+            };
+            match self.stops.taking.run_until_cancelled(look).await {
+                None => return,
+                Some(Ok(items)) => {
+                    failures = 0;
+                    items.iter().for_each(|item| self.admit(window, item));
+                    self.endpoints.evict_idle();
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(
+                        event = "lane_unavailable",
+                        error = %error,
+                        "tasks cannot be taken now; the engine's sweep publishes again what is lost"
+                    );
+                    retry::pause(failures, &self.stops.taking).await;
+                    failures = failures.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    fn admit(&self, window: &Arc<Window>, item: &str) {
+        let task: Task = match serde_json::from_str(item) {
+            Ok(task) => task,
+            Err(error) => {
+                self.metrics.dispatch("unreadable", "");
+                tracing::error!(event = "task_unreadable", error = %error, "a task on the lane cannot be read");
+                return;
+            }
+        };
+        let execution_id = task.execution_id;
+        if window.admit(self.target(&task), task, item.len()) == Admission::Full {
+            self.metrics.dispatch("backlog_full", "");
+            tracing::debug!(
+                event = "backlog_full",
+                execution_id = %execution_id,
+                "the backlog of the task's endpoint is full; the engine's sweep publishes it again"
+            );
+        }
+    }
+
+    async fn start_admitted(
+        self: Arc<Self>,
+        mut admitted: mpsc::UnboundedReceiver<Admitted>,
+        deliveries: TaskTracker,
+    ) {
+        while let Some(admitted) = admitted.recv().await {
+            let dispatcher = Arc::clone(&self);
+            deliveries.spawn(async move {
+                let cut = dispatcher.stops.cut.clone();
+                cut.run_until_cancelled(dispatcher.dispatch(admitted)).await;
+            });
+        }
+    }
+
+    /// Dispatches one task.
+    async fn dispatch(self: &Arc<Self>, Admitted { task, slot }: Admitted) {
+        let until = Instant::now() + self.delivery_timeout;
+        match self.claims.submit(task.execution_id, 1).await {
+            Some(true) => {}
+            granted => {
+                let why = if granted.is_some() { "not_granted" } else { "claim_failed" };
+                self.metrics.dispatch(why, "");
+                return;
+            }
+        }
+        let attempt = Attempt {
+            run_id: task.run_id,
+            execution_id: task.execution_id,
+            node_type: task.node_type.clone(),
+            timeout: Duration::from_millis(task.timeout_ms),
+        };
+        match self.prepare(task).await {
+            Ok(prepared) => self.deliver(&attempt, prepared, until, slot).await,
+            Err(outcome) => self.tell(&attempt, outcome).await,
+        }
+    }
+}
+
+/// Claims tasks in the database, many in one statement. A failed statement answers nobody: whether it
+/// was carried out is unknown, and the engine's sweep finds out.
+fn claims(storage: &Storage, delivery: Duration) -> Batcher<ExecutionId, bool> {
+    let runs = storage.runs();
+    Batcher::start(CLAIMS, move |ids: Vec<ExecutionId>| {
+        let runs = runs.clone();
+        async move {
+            runs.claim_dispatch(&ids, delivery).await.unwrap_or_else(|error| {
+                tracing::warn!(
+                    event = "claim_failed",
+                    tasks = ids.len(),
+                    error = %error,
+                    "tasks cannot be claimed now; the engine's sweep publishes them again"
+                );
+                Vec::new()
+            })
+        }
+    })
+}
+
+/// Gives parked tasks to other control planes. Best effort: the sweep would do it later.
+async fn give_back(queue: &Queue, parked: Vec<Task>) {
+    let items: Vec<_> = parked.iter().filter_map(|task| serde_json::to_string(task).ok()).collect();
+    if items.is_empty() {
+        return;
+    }
+    if let Err(error) = queue.push(Lane::Plugin, items).await {
+        tracing::debug!(event = "give_back_failed", error = %error, "parked tasks are left to the engine's sweep");
+    }
+}

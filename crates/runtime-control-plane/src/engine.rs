@@ -1,0 +1,143 @@
+//! The engine's RPC as the control plane uses it (protocol section 5).
+
+use crate::Settings;
+use contract::{
+    ErrorCode, Json, RpcError, pattern,
+    report::{DispatchOutcome, ReportOutcome, StepReportOutcomes},
+};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use std::time::Duration;
+use wire::{CallError, Client, ClientConfig};
+
+/// What the envelope of a batch adds to the largest report.
+const ENVELOPE_BYTES: usize = 64 * 1024;
+
+/// Connections to the engine: a large report on one does not hold up those on the others.
+const CONNECTIONS: usize = 2;
+
+/// How long the probe of readiness waits.
+const PROBE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// How long the proxied metrics may take.
+const METRICS_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The engine.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    client: Client,
+    token: Option<SecretString>,
+    deadline: Duration,
+}
+
+#[derive(Serialize)]
+struct Reports<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    reports: &'a [Json],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Outcome<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+    execution_id: contract::ExecutionId,
+    run_id: contract::RunId,
+    outcome: &'a contract::report::Dispatched,
+}
+
+#[derive(Serialize)]
+struct Bare<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+}
+
+impl Engine {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let config = ClientConfig {
+            connections: CONNECTIONS,
+            max_frame_bytes: settings.max_frame_bytes.saturating_add(ENVELOPE_BYTES),
+            max_in_flight: settings.dispatch.in_flight.saturating_add(1024),
+            ..ClientConfig::default()
+        };
+        let client = Client::new(settings.engine.host.clone(), settings.engine.port, config);
+        Self { client, token: settings.engine_token.clone(), deadline: settings.report_timeout }
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.token.as_ref().map(ExposeSecret::expose_secret)
+    }
+
+    /// Hands reports over; the answers are in their order. A batch that got no answer is
+    /// `engine_unavailable` for each of its reports.
+    pub(crate) async fn step_reports(&self, reports: Vec<Json>) -> Vec<ReportOutcome> {
+        let data = Reports { token: self.token(), reports: &reports };
+        let pattern = pattern::RUNTIME_STEP_REPORTS.name;
+        let error = match self.call::<_, StepReportOutcomes>(pattern, &data).await {
+            Ok(answer) if answer.outcomes.len() == reports.len() => return answer.outcomes,
+            Ok(answer) => {
+                let text =
+                    format!("the engine answered {} of {} reports", answer.outcomes.len(), reports.len());
+                RpcError::new(ErrorCode::EngineUnavailable, text)
+            }
+            Err(CallError::TooLarge { what: "request", limit, actual }) => RpcError::new(
+                ErrorCode::PayloadTooLarge,
+                format!("the report has {actual} bytes, the engine takes {limit}"),
+            ),
+            Err(error) => away(&error),
+        };
+        tracing::warn!(
+            event = "engine_reports_unanswered",
+            reports = reports.len(),
+            code = error.code.as_str(),
+            "reports could not be handed to the engine: {}",
+            error.message
+        );
+        vec![ReportOutcome::Err(error); reports.len()]
+    }
+
+    /// Tells how a dispatch ended.
+    pub(crate) async fn dispatch_outcome(&self, outcome: &DispatchOutcome) -> Result<Json, CallError> {
+        let data = Outcome {
+            token: self.token(),
+            execution_id: outcome.execution_id,
+            run_id: outcome.run_id,
+            outcome: &outcome.outcome,
+        };
+        self.call(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data).await
+    }
+
+    /// The engine's metrics page.
+    pub(crate) async fn metrics(&self) -> Result<String, RpcError> {
+        let data = Bare { token: self.token() };
+        self.client
+            .call(pattern::RUNTIME_METRICS.name, &data, METRICS_DEADLINE)
+            .await
+            .map_err(|error| away(&error))
+    }
+
+    /// Does somebody answer at the engine's door? Which answer does not matter.
+    pub(crate) async fn answers(&self) -> bool {
+        let probe = self.client.request("conveyor.ping", &Json::null(), PROBE_DEADLINE).await;
+        matches!(probe, Ok(_) | Err(CallError::NoHandler | CallError::Remote(_)))
+    }
+
+    /// A call that may be repeated: when a pooled connection turns out to be dead (the engine was
+    /// restarted) it is made once more.
+    async fn call<T: Serialize + Sync, R: serde::de::DeserializeOwned>(
+        &self,
+        pattern: &str,
+        data: &T,
+    ) -> Result<R, CallError> {
+        match self.client.call(pattern, data, self.deadline).await {
+            Err(CallError::Closed { .. }) => self.client.call(pattern, data, self.deadline).await,
+            result => result,
+        }
+    }
+}
+
+/// Whatever keeps the engine from answering, a reporter shall try again.
+fn away(error: &CallError) -> RpcError {
+    RpcError::new(ErrorCode::EngineUnavailable, format!("the engine cannot be reached: {error}; try again"))
+}

@@ -1,0 +1,172 @@
+//! What the control plane counts, in the Prometheus text format at `/metrics/self`.
+
+use parking_lot::RwLock;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, text},
+    metrics::{
+        MetricType,
+        counter::{ConstCounter, Counter},
+        family::Family,
+        gauge::{ConstGauge, Gauge},
+        histogram::Histogram,
+        info::Info,
+    },
+    registry::Registry,
+};
+use std::{fmt, sync::Arc, time::Duration};
+use wire::{Credentials, Refusal, Stats};
+
+type Label = (&'static str, &'static str);
+
+/// Buckets of latencies, seconds.
+const LATENCY: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// All metrics of the service.
+pub(crate) struct Metrics {
+    registry: RwLock<Registry>,
+    reports: Family<[Label; 3], Counter>,
+    report_seconds: Family<[Label; 1], Histogram, fn() -> Histogram>,
+    refusals: Family<[Label; 2], Counter>,
+    dispatches: Family<[Label; 2], Counter>,
+    /// Undelivered tasks.
+    pub(crate) in_flight: Gauge,
+    /// Tasks that wait for room in the window of their endpoint.
+    pub(crate) parked: Gauge,
+    /// Delivered tasks whose plugins may still answer.
+    pub(crate) listening: Gauge,
+    /// Reports that wait for the engine.
+    pub(crate) reports_in_flight: Gauge,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let metrics = Self {
+            registry: RwLock::new(Registry::with_prefix("conveyor_control_plane")),
+            reports: Family::default(),
+            report_seconds: Family::new_with_constructor(|| Histogram::new(LATENCY)),
+            refusals: Family::default(),
+            dispatches: Family::default(),
+            in_flight: Gauge::default(),
+            parked: Gauge::default(),
+            listening: Gauge::default(),
+            reports_in_flight: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&self) {
+        let registry = &mut *self.registry.write();
+        registry.register("reports", "Reports by door, kind and outcome", self.reports.clone());
+        registry.register(
+            "report_duration_seconds",
+            "From a report's arrival to its answer",
+            self.report_seconds.clone(),
+        );
+        registry.register(
+            "refusals",
+            "Requests refused before the engine, by door and reason",
+            self.refusals.clone(),
+        );
+        registry.register("dispatches", "Ends of dispatches by outcome and code", self.dispatches.clone());
+        registry.register("dispatch_in_flight", "Undelivered tasks", self.in_flight.clone());
+        registry.register(
+            "dispatch_parked",
+            "Tasks that wait for room in their endpoint's window",
+            self.parked.clone(),
+        );
+        registry.register(
+            "dispatch_listening",
+            "Delivered tasks whose plugins may still answer",
+            self.listening.clone(),
+        );
+        registry.register(
+            "reports_in_flight",
+            "Reports that wait for the engine",
+            self.reports_in_flight.clone(),
+        );
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "The program", build);
+    }
+
+    /// Exports the counters that the TCP server and the gate keep themselves.
+    pub(crate) fn export(&self, tcp: Arc<Stats>, credentials: Option<Arc<Credentials>>) {
+        self.registry.write().register_collector(Box::new(Kept { tcp, credentials }));
+    }
+
+    pub(crate) fn report(
+        &self,
+        door: &'static str,
+        kind: &'static str,
+        outcome: &'static str,
+        took: Duration,
+    ) {
+        self.reports.get_or_create(&[("door", door), ("kind", kind), ("outcome", outcome)]).inc();
+        self.report_seconds.get_or_create(&[("door", door)]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn refusal(&self, door: &'static str, reason: &'static str) {
+        self.refusals.get_or_create(&[("door", door), ("reason", reason)]).inc();
+    }
+
+    /// A dispatch has ended. Codes that plugins invent are counted as `other`.
+    pub(crate) fn dispatch(&self, outcome: &'static str, code: &'static str) {
+        self.dispatches.get_or_create(&[("outcome", outcome), ("code", code)]).inc();
+    }
+
+    /// The text of `/metrics/self`.
+    pub(crate) fn render(&self) -> String {
+        let mut page = String::new();
+        // Writing to a string does not fail.
+        let _ = text::encode(&mut page, &self.registry.read());
+        page
+    }
+}
+
+/// Counters that live elsewhere, read at each scrape.
+#[derive(Debug)]
+struct Kept {
+    tcp: Arc<Stats>,
+    credentials: Option<Arc<Credentials>>,
+}
+
+impl Collector for Kept {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let previous = self.credentials.as_ref().map_or(0, |credentials| credentials.previous_uses());
+        for (name, help, value) in [
+            ("tcp_connections_accepted", "TCP connections that came", self.tcp.accepted()),
+            ("tcp_requests", "TCP requests", self.tcp.requests()),
+            ("tcp_events", "TCP events", self.tcp.events()),
+            ("tcp_handler_panics", "Handlers that panicked", self.tcp.panics()),
+            ("previous_key_uses", "Uses of the key before the rotation", previous),
+        ] {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
+        }
+        for (name, help, value) in [
+            ("tcp_connections_open", "Open TCP connections", self.tcp.open()),
+            ("tcp_buffered_bytes", "Bytes that TCP connections hold", self.tcp.buffered_bytes()),
+        ] {
+            let gauge = ConstGauge::new(value);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        }
+        let mut refusals = encoder.encode_descriptor(
+            "tcp_connections_refused",
+            "TCP connections refused or closed, by reason",
+            None,
+            MetricType::Counter,
+        )?;
+        for reason in Refusal::ALL {
+            let counter = ConstCounter::new(self.tcp.refused(reason));
+            counter.encode(refusals.encode_family(&[("reason", reason.as_str())])?)?;
+        }
+        Ok(())
+    }
+}

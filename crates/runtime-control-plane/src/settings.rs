@@ -1,0 +1,380 @@
+//! Variables of the control plane (protocol section 9).
+
+use config::Reader;
+use contract::manifest::Endpoint;
+use secrecy::SecretString;
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr},
+    str::FromStr,
+    time::Duration,
+};
+use wire::{AllowList, TrustProxy};
+
+/// Everything that the service can be told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Address of both listeners.
+    pub bind: IpAddr,
+    /// Port of the HTTP listener; 0 lets the system choose.
+    pub http_port: u16,
+    /// Port of the TCP listener; 0 lets the system choose.
+    pub tcp_port: u16,
+    /// The engine's RPC door.
+    pub engine: Endpoint,
+    /// The engine's RPC credential, when it wants one.
+    pub engine_token: Option<SecretString>,
+    /// The key of plugins and executors. `None` only with `insecure`.
+    pub key: Option<SecretString>,
+    /// The key before the rotation, accepted and counted.
+    pub key_previous: Option<SecretString>,
+    /// Who may come to either door.
+    pub allow: AllowList,
+    /// Whose `X-Forwarded-For` is believed (HTTP).
+    pub trust_proxy: TrustProxy,
+    /// The secret-manager's TCP door.
+    pub secret_manager: Endpoint,
+    /// The secret-manager's credential.
+    pub secret_manager_token: Option<SecretString>,
+    /// Base URL of file-service, without a slash at the end.
+    pub file_service_url: String,
+    /// Base URL of api, without a slash at the end.
+    pub api_url: String,
+    /// Largest TCP frame and HTTP body, bytes.
+    pub max_frame_bytes: usize,
+    /// Open connections of each door.
+    pub max_connections: usize,
+    /// Is a plugin enabled where nobody has said anything?
+    pub plugins_default: PluginsDefault,
+    /// From the dispatch of a task to its delivery.
+    pub delivery_timeout: Duration,
+    /// From the arrival of a report to its answer.
+    pub report_timeout: Duration,
+    /// Bounds of the dispatcher.
+    pub dispatch: DispatchLimits,
+    /// How long a stop may take until everything is cut off.
+    pub drain_timeout: Duration,
+    /// Accept reports without a key.
+    pub insecure: bool,
+}
+
+/// Bounds of the dispatcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DispatchLimits {
+    /// Undelivered tasks at once.
+    pub in_flight: usize,
+    /// Undelivered tasks of one plugin endpoint at once.
+    pub in_flight_per_endpoint: usize,
+    /// Tasks of one endpoint that wait here for room in its window; beyond it they go back to the
+    /// engine's sweep.
+    pub backlog_per_endpoint: usize,
+    /// Bytes of all waiting tasks together.
+    pub backlog_bytes: usize,
+    /// Delivered tasks whose plugins may still answer on the connection.
+    pub listening: usize,
+}
+
+impl Default for DispatchLimits {
+    fn default() -> Self {
+        Self {
+            in_flight: 4096,
+            in_flight_per_endpoint: 256,
+            backlog_per_endpoint: 256,
+            backlog_bytes: 64 * MIB,
+            listening: 65_536,
+        }
+    }
+}
+
+/// Is a plugin enabled where nobody has said anything (protocol section 6)?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PluginsDefault {
+    /// No: a workspace enables each plugin.
+    #[default]
+    Disabled,
+    /// Yes: for a machine of one's own.
+    Enabled,
+}
+
+impl fmt::Display for PluginsDefault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disabled => "disabled",
+            Self::Enabled => "enabled",
+        })
+    }
+}
+
+impl FromStr for PluginsDefault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "disabled" => Ok(Self::Disabled),
+            "enabled" => Ok(Self::Enabled),
+            _ => Err("must be `disabled` or `enabled`".to_owned()),
+        }
+    }
+}
+
+const MIB: usize = 1024 * 1024;
+
+/// Every IPv4 and IPv6 address.
+const EVERYONE: &str = "0.0.0.0/0,::/0";
+
+impl Settings {
+    /// Declares and reads every variable of the service; faults stay with the reader.
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        let insecure = reader.flag(
+            "CONVEYOR_INSECURE_DEV",
+            false,
+            "Start although keys and tokens are missing. Only for a machine of your own: doors without a key are open.",
+        );
+        Self {
+            insecure,
+            bind: reader
+                .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address on which the service listens.")
+                .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            http_port: reader.port("RUNTIME_CONTROL_PLANE_HTTP_PORT", 3000, "HTTP port: reports of steps, metrics, health."),
+            tcp_port: reader.port("RUNTIME_CONTROL_PLANE_TCP_PORT", 3001, "TCP port: reports of steps."),
+            engine: Endpoint {
+                host: reader.text("RUNTIME_ENGINE_TCP_HOST", "runtime-engine", "Host of the engine's RPC."),
+                port: reader.port("RUNTIME_ENGINE_RPC_TCP_PORT", 3000, "TCP port of the engine's RPC."),
+            },
+            engine_token: reader.secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
+            key: reader.required_secret(
+                "PLUGIN_CONTROL_PLANE_KEY",
+                insecure,
+                "Key of both doors, the same on plugins and executors.",
+            ),
+            key_previous: reader.secret(
+                "PLUGIN_CONTROL_PLANE_KEY_PREVIOUS",
+                "Key before a rotation; still accepted, its uses are counted.",
+            ),
+            allow: reader
+                .list(
+                    "PLUGIN_CONTROL_PLANE_ALLOW_CIDRS",
+                    "CIDR list",
+                    EVERYONE,
+                    "Addresses that may come to either door, separated by commas.",
+                )
+                .unwrap_or_default(),
+            trust_proxy: reader
+                .list(
+                    "PLUGIN_CONTROL_PLANE_TRUST_PROXY",
+                    "CIDR list",
+                    "false",
+                    "Whose X-Forwarded-For is believed: false, true (loopback and private peers) or a CIDR list.",
+                )
+                .unwrap_or_default(),
+            secret_manager: reader
+                .parsed(
+                    "SECRETS_TCP_CONNECT",
+                    "host:port",
+                    Address(Endpoint { host: "secret-manager".to_owned(), port: 3000 }),
+                    "Where secret-manager is reached.",
+                    Address::read,
+                )
+                .0,
+            secret_manager_token: reader.secret(
+                "SECRET_MANAGER_TOKEN",
+                "Token of secret-manager's TCP door; without it only steps without secrets can be dispatched.",
+            ),
+            file_service_url: url(reader, "FILE_SERVICE_BASE_URL", "http://file-service:3000", "Base URL of file-service."),
+            api_url: url(reader, "API_BASE_URL", "http://api:3000", "Base URL of api."),
+            max_frame_bytes: bounded(
+                reader,
+                "CONVEYOR_MAX_FRAME_BYTES",
+                "bytes",
+                16 * MIB,
+                1024..=1024 * MIB,
+                "Largest TCP frame and HTTP body.",
+            ),
+            max_connections: bounded(
+                reader,
+                "RUNTIME_CONTROL_PLANE_MAX_CONNECTIONS",
+                "connections",
+                4096,
+                1..=1_000_000,
+                "Open connections of each door.",
+            ),
+            plugins_default: reader.parsed(
+                "CONVEYOR_PLUGINS_DEFAULT",
+                "disabled or enabled",
+                PluginsDefault::Disabled,
+                "Is a plugin enabled in workspaces that have not said so?",
+                str::parse,
+            ),
+            delivery_timeout: reader.millis(
+                "RUNTIME_CONTROL_PLANE_DELIVERY_TIMEOUT_MS",
+                30_000,
+                "From the dispatch of a task to its delivery.",
+            ),
+            report_timeout: reader.millis(
+                "RUNTIME_CONTROL_PLANE_REPORT_TIMEOUT_MS",
+                10_000,
+                "From the arrival of a report to its answer; then the reporter is told to try again.",
+            ),
+            dispatch: DispatchLimits::read(reader),
+            drain_timeout: reader.millis(
+                "RUNTIME_CONTROL_PLANE_DRAIN_TIMEOUT_MS",
+                30_000,
+                "How long a stop may take to finish deliveries and reports.",
+            ),
+        }
+    }
+}
+
+impl DispatchLimits {
+    fn read(reader: &mut Reader<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            in_flight: bounded(
+                reader,
+                "RUNTIME_CONTROL_PLANE_IN_FLIGHT",
+                "tasks",
+                default.in_flight,
+                1..=1_000_000,
+                "Undelivered tasks at once.",
+            ),
+            in_flight_per_endpoint: bounded(
+                reader,
+                "RUNTIME_CONTROL_PLANE_IN_FLIGHT_PER_PLUGIN",
+                "tasks",
+                default.in_flight_per_endpoint,
+                1..=1_000_000,
+                "Undelivered tasks of one plugin endpoint at once.",
+            ),
+            backlog_per_endpoint: bounded(
+                reader,
+                "RUNTIME_CONTROL_PLANE_BACKLOG_PER_PLUGIN",
+                "tasks",
+                default.backlog_per_endpoint,
+                0..=1_000_000,
+                "Tasks that wait for one plugin endpoint; those beyond come again with the engine's sweep.",
+            ),
+            ..default
+        }
+    }
+}
+
+/// A whole number within `range`.
+fn bounded(
+    reader: &mut Reader<'_>,
+    name: &'static str,
+    kind: config::Kind,
+    default: usize,
+    range: std::ops::RangeInclusive<usize>,
+    doc: &'static str,
+) -> usize {
+    reader.parsed(name, kind, default, doc, |text| match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("must be a whole number from {} to {}", range.start(), range.end())),
+    })
+}
+
+/// An http(s) URL without a slash at the end.
+fn url(reader: &mut Reader<'_>, name: &'static str, default: &str, doc: &'static str) -> String {
+    reader.parsed(name, "URL", default.to_owned(), doc, |text| {
+        let valid = text.parse::<axum::http::Uri>().is_ok_and(|uri| {
+            matches!(uri.scheme_str(), Some("http" | "https"))
+                && uri.host().is_some_and(|host| !host.is_empty())
+        });
+        match valid {
+            true => Ok(text.trim_end_matches('/').to_owned()),
+            false => Err("is no URL; write it like http://host:3000".to_owned()),
+        }
+    })
+}
+
+/// An endpoint that is shown and read as `host:port`.
+struct Address(Endpoint);
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Address {
+    fn read(text: &str) -> Result<Self, String> {
+        let wrong = || "is no address; write it like secret-manager:3000".to_owned();
+        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port.parse().map_err(|_| wrong())?;
+        if host.is_empty() || host.contains(['/', ' ', '@']) {
+            return Err(wrong());
+        }
+        Ok(Self(Endpoint { host: host.to_owned(), port }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::Variables;
+
+    fn read(source: &Variables) -> Result<Settings, Vec<String>> {
+        let mut reader = Reader::new(source);
+        let settings = Settings::read(&mut reader);
+        match reader.finish() {
+            Ok(_) => Ok(settings),
+            Err(invalid) => Err(invalid.0.iter().map(ToString::to_string).collect()),
+        }
+    }
+
+    fn keys() -> Variables {
+        Variables::of([("PLUGIN_CONTROL_PLANE_KEY", "key")])
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_service_page() {
+        let settings = read(&keys()).unwrap();
+        assert_eq!((settings.http_port, settings.tcp_port), (3000, 3001));
+        assert_eq!(settings.engine.to_string(), "runtime-engine:3000");
+        assert_eq!(settings.secret_manager.to_string(), "secret-manager:3000");
+        assert_eq!(settings.file_service_url, "http://file-service:3000");
+        assert_eq!(settings.api_url, "http://api:3000");
+        assert_eq!(settings.allow, AllowList::everyone());
+        assert_eq!(settings.trust_proxy, TrustProxy::Nobody);
+        assert_eq!(settings.max_frame_bytes, 16 * MIB);
+        assert_eq!(settings.plugins_default, PluginsDefault::Disabled);
+    }
+
+    #[test]
+    fn every_wrong_variable_refuses_the_start_and_is_named() {
+        let wrong = [
+            ("RUNTIME_CONTROL_PLANE_HTTP_PORT", "x"),
+            ("PLUGIN_CONTROL_PLANE_ALLOW_CIDRS", "10.0.0.0/8,10.0.0.0/33"),
+            ("PLUGIN_CONTROL_PLANE_TRUST_PROXY", "perhaps"),
+            ("SECRETS_TCP_CONNECT", "secret-manager"),
+            ("FILE_SERVICE_BASE_URL", "file-service"),
+            ("API_BASE_URL", "ftp://api"),
+            ("CONVEYOR_MAX_FRAME_BYTES", "1"),
+            ("CONVEYOR_PLUGINS_DEFAULT", "yes"),
+        ];
+        let mut source = keys();
+        wrong.iter().for_each(|(name, text)| source.set(name, *text));
+        let faults = read(&source).unwrap_err();
+        assert_eq!(faults.len(), wrong.len(), "{faults:?}");
+        for (name, text) in wrong {
+            assert!(
+                faults.iter().any(|fault| fault.contains(name) && fault.contains(text)),
+                "{name}: {faults:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn empty_allowlist_is_not_the_default() {
+        let mut source = keys();
+        source.set("PLUGIN_CONTROL_PLANE_ALLOW_CIDRS", "");
+        assert_eq!(read(&source).unwrap_err().len(), 1);
+    }
+
+    #[test]
+    fn missing_key_is_accepted_only_on_a_machine_of_ones_own() {
+        assert_eq!(read(&Variables::default()).unwrap_err().len(), 1);
+        assert!(read(&Variables::of([("CONVEYOR_INSECURE_DEV", "true")])).unwrap().key.is_none());
+    }
+}
