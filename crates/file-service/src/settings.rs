@@ -1,0 +1,52 @@
+use config::Reader;
+use secrecy::SecretString;
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+const MIB: u64 = 1024 * 1024;
+
+/// How file-service listens and where it keeps bytes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// Folder of the bytes.
+    pub dir: PathBuf,
+    /// Bytes of the largest file.
+    pub max_file_bytes: u64,
+    /// What callers must present as a bearer token; `None` lets everybody call.
+    pub token: Option<SecretString>,
+}
+
+impl Settings {
+    /// Reads and declares the variables. Faults are collected by the reader; what comes back after
+    /// a fault is only a placeholder.
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        let insecure = reader.flag(
+            "CONVEYOR_INSECURE_DEV",
+            false,
+            "Lets services start without keys and tokens; only for a machine of your own.",
+        );
+        let bind = reader
+            .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
+            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let port = reader.port("FILE_SERVICE_HTTP_PORT", 3000, "HTTP port of file-service.");
+        let data =
+            reader.text("CONVEYOR_DATA_DIR", "data", "Folder of everything that is kept on this machine.");
+        let dir = reader
+            .optional_text("FILE_SERVICE_DIR", "Folder of the files; `files` in the data folder when unset.");
+        let max_mib = reader.number("FILE_MAX_SIZE_MB", "MiB", 100, "Size of the largest file.");
+        Self {
+            address: SocketAddr::new(bind, port),
+            dir: dir.map_or_else(|| Path::new(&data).join("files"), PathBuf::from),
+            max_file_bytes: max_mib.saturating_mul(MIB),
+            token: reader.required_secret(
+                "FILE_SERVICE_TOKEN",
+                insecure,
+                "Bearer token that plugin-manager and the api present to file-service.",
+            ),
+        }
+    }
+}
