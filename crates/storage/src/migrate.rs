@@ -25,6 +25,7 @@ macro_rules! files {
 const POSTGRES: &[File] = files!("postgres": 1 "0001_initial");
 const SQLITE: &[File] = files!("sqlite": 1 "0001_initial");
 
+// `run_direct` because the future of `run` is not `Send` when it is given a connection.
 fn migrator(files: &[File]) -> Migrator {
     let migration = |(number, name, sql): &File| {
         Migration::new(*number, Cow::Borrowed(*name), MigrationType::Simple, sql.into_sql_str(), false)
@@ -34,14 +35,14 @@ fn migrator(files: &[File]) -> Migrator {
 
 /// Migrates under the database's advisory lock, on a connection without statement timeout.
 pub(crate) async fn postgres(connection: &mut PgConnection) -> Result<()> {
-    migrator(POSTGRES).run(connection).await?;
+    migrator(POSTGRES).run_direct(None, connection, false).await?;
     Ok(())
 }
 
 /// Migrates in one transaction that holds the write lock from its beginning.
 pub(crate) async fn sqlite(connection: &mut SqliteConnection) -> Result<()> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
-    migrator(SQLITE).run(&mut *tx).await?;
+    migrator(SQLITE).run_direct(None, &mut *tx, false).await?;
     tx.commit().await?;
     Ok(())
 }

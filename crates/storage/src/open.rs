@@ -139,3 +139,25 @@ fn connecting(error: sqlx::Error) -> Error {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sqlite_answers_only_what_survives_a_power_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/a.db", folder.path().display());
+        let db = open(&url, 4).await.unwrap();
+        let Db::Lite { write, read } = &db else { panic!("not SQLite") };
+        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(write).await.unwrap();
+        assert_eq!(synchronous, 2, "FULL");
+        let foreign_keys: i64 = sqlx::query_scalar("PRAGMA foreign_keys").fetch_one(write).await.unwrap();
+        assert_eq!(foreign_keys, 1);
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(write).await.unwrap();
+        assert_eq!(mode, "wal");
+        let written = sqlx::query("DELETE FROM users").execute(read).await;
+        assert!(written.is_err(), "readers cannot write");
+        db.close().await;
+    }
+}

@@ -181,6 +181,21 @@ impl Processes {
         .transpose()
     }
 
+    /// A process without its document; `None`: unknown or deleted. The hot path of starting a run:
+    /// documents are held by their revision.
+    pub async fn head(&self, process_id: ProcessId) -> Result<Option<ProcessRow>> {
+        let row: Option<Head> = read!(&self.db, |c| {
+            Ok(sqlx::query_as(
+                "SELECT process_id, workspace_id, name, revision, created_at, updated_at FROM processes \
+                 WHERE process_id = $1 AND deleted_at IS NULL",
+            )
+            .bind(process_id.0)
+            .fetch_optional(c)
+            .await?)
+        })?;
+        Ok(row.map(ProcessRow::from))
+    }
+
     /// The document of one revision, also of a deleted process: its runs still need it.
     pub async fn revision(&self, process_id: ProcessId, revision: i64) -> Result<Option<Json>> {
         let document: Option<String> = read!(&self.db, |c| {

@@ -1,0 +1,148 @@
+//! Changes of the catalogue and its snapshot.
+
+use crate::{id, json, suite};
+use contract::{
+    Digest, Millis, PublicationId,
+    catalogue::{Health, HealthState},
+    manifest::Endpoint,
+};
+use storage::{
+    Error, Storage,
+    catalogue::{Change, EnablementKey, NewPublication},
+};
+
+suite!(
+    every_change_grows_the_revision_once,
+    health_grows_the_revision_only_when_the_state_changes,
+    the_snapshot_holds_what_was_stored,
+    a_pin_never_moves_by_itself,
+    enablement_may_precede_the_publication,
+    changes_of_unknown_plugins_change_nothing,
+);
+
+pub(crate) fn publication(plugin_id: &str, version: &str, node_types: &[&str]) -> NewPublication {
+    NewPublication {
+        publication_id: PublicationId(id()),
+        plugin_id: plugin_id.into(),
+        version: version.into(),
+        digest: Digest([1; 32]),
+        manifest: json(r#"{"label":"Jira","description":"Issues", "big":12345678901234567890}"#),
+        items: json("[]"),
+        assets: Vec::new(),
+        node_types: node_types.iter().map(|name| (*name).to_owned()).collect(),
+        pull: Endpoint { host: "127.0.0.1".into(), port: 4100 },
+        node_endpoints: Vec::new(),
+        at: Millis(1_000),
+        allow_republish: false,
+    }
+}
+
+async fn every_change_grows_the_revision_once(storage: Storage) {
+    let catalogue = storage.catalogue();
+    assert_eq!(catalogue.revision().await.unwrap(), 0);
+    catalogue.commit(&publication("jira", "0.0.1", &["a"])).await.unwrap();
+    let moved = Endpoint { host: "h".into(), port: 1 };
+    let at = Millis(5);
+    let mut revision = 1;
+    let mut expect = |change: Change, changed: bool| {
+        revision += i64::from(changed);
+        assert_eq!(change, Change { changed, revision });
+    };
+    // Each change, then the same again, which is none.
+    for changed in [true, false] {
+        expect(catalogue.set_enabled("w", None, "jira", true, at).await.unwrap(), changed);
+        expect(catalogue.set_enabled("w", Some("u"), "jira", false, at).await.unwrap(), changed);
+        expect(catalogue.pin("w", "jira", "0.0.1").await.unwrap(), changed);
+        expect(catalogue.set_quarantined("jira", true).await.unwrap(), changed);
+        expect(catalogue.set_endpoint("jira", &moved).await.unwrap(), changed);
+        expect(catalogue.remove("jira", at).await.unwrap(), changed);
+    }
+    for changed in [true, false] {
+        expect(catalogue.unpin("w", "jira").await.unwrap(), changed);
+        expect(catalogue.set_enabled("w", None, "jira", false, at).await.unwrap(), changed);
+        expect(catalogue.set_quarantined("jira", false).await.unwrap(), changed);
+    }
+    assert_eq!(catalogue.revision().await.unwrap(), revision);
+}
+
+async fn health_grows_the_revision_only_when_the_state_changes(storage: Storage) {
+    let catalogue = storage.catalogue();
+    catalogue.commit(&publication("jira", "0.0.1", &["a"])).await.unwrap();
+    let online = |checked_at| Health {
+        state: HealthState::Online,
+        since: Some(Millis(1)),
+        checked_at: Some(Millis(checked_at)),
+        successes: 2,
+        ..Health::default()
+    };
+    let change = catalogue.record_health("jira", &online(10)).await.unwrap();
+    assert_eq!(change, Change { changed: true, revision: 2 });
+    let change = catalogue.record_health("jira", &online(20)).await.unwrap();
+    assert_eq!(change, Change { changed: false, revision: 2 });
+    assert_eq!(catalogue.snapshot().await.unwrap().plugins["jira"].health, online(20));
+    let offline = Health {
+        state: HealthState::Offline,
+        last_error: Some("connection refused".into()),
+        failures: 3,
+        ..online(30)
+    };
+    let change = catalogue.record_health("jira", &offline).await.unwrap();
+    assert_eq!(change, Change { changed: true, revision: 3 });
+    assert_eq!(catalogue.snapshot().await.unwrap().plugins["jira"].health, offline);
+}
+
+async fn the_snapshot_holds_what_was_stored(storage: Storage) {
+    let catalogue = storage.catalogue();
+    assert_eq!(catalogue.snapshot().await.unwrap().plugins.len(), 0);
+    let first = publication("jira", "0.0.1", &["z", "a"]);
+    let second = NewPublication { at: Millis(2_000), ..publication("jira", "0.0.2", &["a", "z", "m"]) };
+    for new in [&first, &second, &publication("slack", "1.0.0", &["s"])] {
+        catalogue.commit(new).await.unwrap();
+    }
+    catalogue.set_enabled("w", Some("u"), "jira", false, Millis(1)).await.unwrap();
+    let snapshot = catalogue.snapshot().await.unwrap();
+    assert_eq!(snapshot.revision, 4);
+    assert_eq!(snapshot.plugins.keys().collect::<Vec<_>>(), ["jira", "slack"]);
+    let jira = &snapshot.plugins["jira"];
+    assert_eq!((jira.created_at, jira.removed_at, jira.quarantined), (Millis(1_000), None, false));
+    assert_eq!(jira.endpoint, first.pull);
+    let versions: Vec<_> = jira.publications.iter().map(|row| row.version.as_str()).collect();
+    assert_eq!(versions, ["0.0.2", "0.0.1"], "newest first");
+    let newest = jira.newest().unwrap();
+    assert_eq!(newest.node_types, ["a", "z", "m"], "in the manifest's order");
+    assert_eq!((newest.label.as_str(), newest.description.as_str()), ("Jira", "Issues"));
+    assert_eq!((newest.published_at, newest.digest), (Millis(2_000), second.digest));
+    let key = EnablementKey { workspace_id: "w".into(), user_id: Some("u".into()), plugin_id: "jira".into() };
+    assert_eq!(snapshot.enablement[&key], false);
+}
+
+async fn a_pin_never_moves_by_itself(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let first = publication("jira", "0.0.1", &["a"]);
+    catalogue.commit(&first).await.unwrap();
+    catalogue.pin("w", "jira", "0.0.1").await.unwrap();
+    let second = publication("jira", "0.0.2", &["a"]);
+    catalogue.commit(&second).await.unwrap();
+    let snapshot = catalogue.snapshot().await.unwrap();
+    assert_eq!(snapshot.resolve("a", "w"), Some(first.publication_id));
+    assert_eq!(snapshot.resolve("a", "v"), Some(second.publication_id));
+}
+
+async fn enablement_may_precede_the_publication(storage: Storage) {
+    let catalogue = storage.catalogue();
+    assert!(catalogue.set_enabled("w", None, "jira", true, Millis(1)).await.unwrap().changed);
+    catalogue.commit(&publication("jira", "0.0.1", &["a"])).await.unwrap();
+    let facts = catalogue.snapshot().await.unwrap().facts("a", None, "w", "u", false);
+    assert!(facts.plugin.unwrap().enabled_in_workspace);
+}
+
+async fn changes_of_unknown_plugins_change_nothing(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let nothing = Change { changed: false, revision: 0 };
+    assert_eq!(catalogue.remove("x", Millis(1)).await.unwrap(), nothing);
+    assert_eq!(catalogue.set_quarantined("x", true).await.unwrap(), nothing);
+    assert_eq!(catalogue.set_endpoint("x", &Endpoint::default()).await.unwrap(), nothing);
+    assert_eq!(catalogue.record_health("x", &Health::default()).await.unwrap(), nothing);
+    assert_eq!(catalogue.unpin("w", "x").await.unwrap(), nothing);
+    assert!(matches!(catalogue.pin("w", "x", "1").await, Err(Error::Conflict { .. })));
+}
