@@ -7,15 +7,18 @@
 pub mod client;
 pub mod codec;
 pub mod gate;
+pub mod http_listener;
 pub mod packet;
 pub mod server;
 
+mod acceptor;
 mod budget;
 mod outbox;
 mod socket;
 
 pub use client::{CallError, Client, ClientConfig, Link, Sent};
 pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
+pub use http_listener::{HttpConfig, HttpLimits, HttpListener, HttpPeer};
 pub use packet::RemoteError;
 pub use server::{Handler, Limits, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
 

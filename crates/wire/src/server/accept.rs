@@ -1,23 +1,17 @@
 //! The accept loop: who gets a connection.
 
 use super::{Context, Handler, Peer, Refusal, connection};
-use crate::{packet, socket};
+use crate::{acceptor::Acceptor, packet, socket};
 use contract::{ErrorCode, RpcError};
 use std::{
-    io,
     net::SocketAddr,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
 };
 use tokio_util::sync::CancellationToken;
-
-/// Pause after the first failed accept (no file descriptors, no memory), doubled up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Accepts until either token says stop. The listener is closed on return.
 pub(super) async fn run<H: Handler>(
@@ -27,37 +21,16 @@ pub(super) async fn run<H: Handler>(
     connections_stop: CancellationToken,
 ) {
     let slots = Arc::new(Semaphore::new(context.limits.max_connections.min(Semaphore::MAX_PERMITS)));
-    let mut pause = FIRST_PAUSE;
+    let mut acceptor = Acceptor::new(listener, context.name);
     loop {
-        let accepted = tokio::select! {
+        let (stream, socket) = tokio::select! {
             biased;
             () = accept_stop.cancelled() => return,
             () = connections_stop.cancelled() => return,
-            accepted = listener.accept() => accepted,
+            accepted = acceptor.next() => accepted,
         };
-        match accepted {
-            Ok((stream, socket)) => {
-                pause = FIRST_PAUSE;
-                context.stats.accepted.fetch_add(1, Ordering::Relaxed);
-                admit(&context, &slots, stream, socket, &accept_stop, &connections_stop);
-            }
-            Err(error) if is_of_one_connection(&error) => {}
-            Err(error) => {
-                tracing::error!(
-                    event = "accept_failed",
-                    server = context.name,
-                    error = %error,
-                    pause_ms = pause.as_millis(),
-                    "cannot accept connections; raise the limit of open files if it persists"
-                );
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = accept_stop.cancelled() => return,
-                    () = connections_stop.cancelled() => return,
-                }
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-        }
+        context.stats.accepted.fetch_add(1, Ordering::Relaxed);
+        admit(&context, &slots, stream, socket, &accept_stop, &connections_stop);
     }
 }
 
@@ -113,23 +86,5 @@ fn refuse<H>(context: &Context<H>, stream: &TcpStream, peer: Peer, reason: Refus
 
 /// Counts a refusal and logs it, at most once a second and reason.
 pub(super) fn log_refusal<H>(context: &Context<H>, peer: Peer, reason: Refusal, error: &RpcError) {
-    if let Some(unlogged_before) = context.stats.refuse(reason) {
-        tracing::warn!(
-            event = "connection_refused",
-            server = context.name,
-            peer = %peer.socket,
-            reason = reason.as_str(),
-            unlogged_before,
-            "connection refused: {}",
-            error.message
-        );
-    }
-}
-
-/// Errors of the connection that was to be accepted, not of accepting.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::Interrupted
-    )
+    context.stats.refuse(context.name, peer.socket, reason, &error.message);
 }

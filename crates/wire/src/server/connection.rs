@@ -13,11 +13,7 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use contract::{ErrorCode, RpcError};
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpStream, tcp::OwnedReadHalf},
     sync::Semaphore,
@@ -92,7 +88,7 @@ pub(super) async fn serve<H: Handler>(
     accept_stop: CancellationToken,
     stop: CancellationToken,
 ) {
-    let _open = Open::new(&context);
+    let _open = context.stats.open_connection();
     let account = Account::new(Arc::clone(&context.budget));
     // Nothing is held yet, which every budget allows.
     let Ok(buffered) = account.hold(0) else { return };
@@ -114,22 +110,6 @@ pub(super) async fn serve<H: Handler>(
     };
     let end = connection.read_to_end().await;
     connection.finish(end, writer).await;
-}
-
-/// Counts an open connection.
-struct Open<'c, H>(&'c Context<H>);
-
-impl<'c, H> Open<'c, H> {
-    fn new(context: &'c Context<H>) -> Self {
-        context.stats.open.fetch_add(1, Ordering::Relaxed);
-        Self(context)
-    }
-}
-
-impl<H> Drop for Open<'_, H> {
-    fn drop(&mut self) {
-        self.0.stats.open.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl<H: Handler> Connection<H> {

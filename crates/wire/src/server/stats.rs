@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use parking_lot::Mutex;
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -63,21 +64,21 @@ impl Refusal {
     }
 }
 
-/// Counters of a server since its start, and what is open now.
+/// Counters of a server (TCP or HTTP) since its start, and what is open now.
 #[derive(Debug)]
 pub struct Stats {
-    pub(super) accepted: AtomicU64,
-    pub(super) open: AtomicU64,
-    pub(super) requests: AtomicU64,
-    pub(super) events: AtomicU64,
-    pub(super) panics: AtomicU64,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) open: AtomicU64,
+    pub(crate) requests: AtomicU64,
+    pub(crate) events: AtomicU64,
+    pub(crate) panics: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
     logged: [LogGate; Refusal::ALL.len()],
     budget: Arc<Budget>,
 }
 
 impl Stats {
-    pub(super) fn new(budget: Arc<Budget>) -> Self {
+    pub(crate) fn new(budget: Arc<Budget>) -> Self {
         Self {
             accepted: AtomicU64::new(0),
             open: AtomicU64::new(0),
@@ -125,10 +126,35 @@ impl Stats {
         self.budget.used()
     }
 
-    /// Counts a refusal. When it should be logged: how many of its kind went unlogged before it.
-    pub(super) fn refuse(&self, reason: Refusal) -> Option<u64> {
+    /// Counts a connection as open until the guard is dropped.
+    pub(crate) fn open_connection(&self) -> OpenConnection<'_> {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(self)
+    }
+
+    /// Counts a refusal and logs it, at most once a second and reason.
+    pub(crate) fn refuse(&self, server: &'static str, peer: SocketAddr, reason: Refusal, message: &str) {
         self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
-        self.logged[reason as usize].pass(Instant::now())
+        if let Some(unlogged_before) = self.logged[reason as usize].pass(Instant::now()) {
+            tracing::warn!(
+                event = "connection_refused",
+                server,
+                peer = %peer,
+                reason = reason.as_str(),
+                unlogged_before,
+                "connection refused: {message}"
+            );
+        }
+    }
+}
+
+/// See [`Stats::open_connection`].
+#[derive(Debug)]
+pub(crate) struct OpenConnection<'s>(&'s Stats);
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -156,7 +182,7 @@ mod tests {
     fn each_reason_has_its_own_counter_and_label() {
         let stats = Stats::new(Budget::new(0));
         for reason in Refusal::ALL {
-            stats.refuse(reason);
+            stats.refuse("test", ([127, 0, 0, 1], 1).into(), reason, "as a test");
             assert_eq!(stats.refused(reason), 1, "{reason:?}");
         }
         let mut labels = Refusal::ALL.map(Refusal::as_str);

@@ -5,6 +5,7 @@
 
 mod client;
 mod common;
+mod http_listener;
 mod limits;
 mod server;
 mod vectors;
