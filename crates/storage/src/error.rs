@@ -2,6 +2,7 @@
 
 use contract::{ErrorCode, RpcError};
 use sqlx::migrate::MigrateError;
+use std::fmt;
 
 /// Result of a storage call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -86,7 +87,7 @@ impl Error {
         Self::Conflict { what: what.into() }
     }
 
-    pub(crate) fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
+    pub(crate) fn corrupt(what: impl Into<String>, reason: &dyn fmt::Display) -> Self {
         Self::Corrupt { what: what.into(), reason: reason.to_string() }
     }
 }

@@ -6,7 +6,7 @@ use std::{fmt::Display, str::FromStr};
 
 /// A count or sequence number: a `BIGINT` that is never negative.
 pub(crate) fn unsigned(value: i64, what: impl Display) -> Result<u64> {
-    u64::try_from(value).map_err(|_| Error::corrupt(what.to_string(), "a negative number"))
+    u64::try_from(value).map_err(|_| Error::corrupt(what.to_string(), &"a negative number"))
 }
 
 /// The `BIGINT` of a count or sequence number.
@@ -17,7 +17,7 @@ pub(crate) fn signed(value: u64, what: &str) -> Result<i64> {
 
 /// A raw JSON text.
 pub(crate) fn json(text: String, what: impl Display) -> Result<Json> {
-    Json::parse(text).map_err(|error| Error::corrupt(what.to_string(), error))
+    Json::parse(text).map_err(|error| Error::corrupt(what.to_string(), &error))
 }
 
 /// A nullable raw JSON text.
@@ -27,12 +27,12 @@ pub(crate) fn optional_json(text: Option<String>, what: impl Display) -> Result<
 
 /// A SHA-256.
 pub(crate) fn digest(bytes: &[u8], what: impl Display) -> Result<Digest> {
-    bytes.try_into().map(Digest).map_err(|_| Error::corrupt(what.to_string(), "a digest is 32 bytes"))
+    bytes.try_into().map(Digest).map_err(|_| Error::corrupt(what.to_string(), &"a digest is 32 bytes"))
 }
 
 /// An enum that is stored as its name.
 pub(crate) fn named<T: FromStr<Err: Display>>(text: &str, what: impl Display) -> Result<T> {
-    text.parse().map_err(|error: T::Err| Error::corrupt(what.to_string(), error))
+    text.parse().map_err(|error: T::Err| Error::corrupt(what.to_string(), &error))
 }
 
 /// A nullable time.

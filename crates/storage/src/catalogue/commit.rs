@@ -8,7 +8,7 @@ use crate::{
 };
 use contract::{Digest, Json, Millis, PublicationId, catalogue::Asset, manifest::Endpoint};
 use serde::Deserialize;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use uuid::Uuid;
 
 /// A publication that passed validation, ready to be committed (protocol section 3).
@@ -131,7 +131,7 @@ const OWNED_BY_OTHERS: &str = "\
       AND p.position = (SELECT MAX(x.position) FROM publications x WHERE x.plugin_id = g.plugin_id) \
     ORDER BY n.node_type, p.plugin_id";
 
-const INSERT_PUBLICATION: &str = "\
+const PUT_PUBLICATION: &str = "\
     INSERT INTO publications (publication_id, plugin_id, version, digest, label, description, manifest, \
                               items, assets, published_at, position) \
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
@@ -141,28 +141,119 @@ const INSERT_PUBLICATION: &str = "\
         manifest = excluded.manifest, items = excluded.items, assets = excluded.assets, \
         published_at = excluded.published_at, position = excluded.position";
 
+// The parts of the transaction. They are macros because their connection is of either kind.
+
+/// The stored publication of the same version.
+macro_rules! stored_version {
+    ($c:ident, $new:ident) => {{
+        let row: Option<(Uuid, Vec<u8>)> = sqlx::query_as(
+            "SELECT publication_id, digest FROM publications WHERE plugin_id = $1 AND version = $2",
+        )
+        .bind(&$new.plugin_id)
+        .bind(&$new.version)
+        .fetch_optional(&mut *$c)
+        .await?;
+        match row {
+            None => None,
+            Some((id, digest)) => Some(Stored {
+                publication_id: PublicationId(id),
+                digest: rows::digest(&digest, format_args!("publication {id}"))?,
+            }),
+        }
+    }};
+}
+
+/// Makes the plugin known and alive; was it not?
+macro_rules! revive {
+    ($c:ident, $new:ident) => {
+        sqlx::query(
+            "INSERT INTO plugins (plugin_id, created_at, quarantined) VALUES ($1, $2, FALSE) \
+             ON CONFLICT (plugin_id) DO UPDATE SET removed_at = NULL WHERE plugins.removed_at IS NOT NULL",
+        )
+        .bind(&$new.plugin_id)
+        .bind($new.at.0)
+        .execute(&mut *$c)
+        .await?
+        .rows_affected()
+            > 0
+    };
+}
+
+/// Stores the documents and node types under an id, in place of what it had.
+macro_rules! put_documents {
+    ($c:ident, $new:ident, $publication_id:ident, $assets:ident) => {{
+        let shown: Shown = $new.manifest.read().unwrap_or_default();
+        sqlx::query(PUT_PUBLICATION)
+            .bind($publication_id.0)
+            .bind(&$new.plugin_id)
+            .bind(&$new.version)
+            .bind($new.digest.0.as_slice())
+            .bind(&shown.label)
+            .bind(&shown.description)
+            .bind($new.manifest.text())
+            .bind($new.items.text())
+            .bind(&$assets)
+            .bind($new.at.0)
+            .execute(&mut *$c)
+            .await?;
+        sqlx::query("DELETE FROM publication_node_types WHERE publication_id = $1")
+            .bind($publication_id.0)
+            .execute(&mut *$c)
+            .await?;
+        for (ordinal, node_type) in (0_i64..).zip(&$new.node_types) {
+            sqlx::query(
+                "INSERT INTO publication_node_types (publication_id, ordinal, node_type) \
+                 VALUES ($1, $2, $3) ON CONFLICT (publication_id, node_type) DO NOTHING",
+            )
+            .bind($publication_id.0)
+            .bind(ordinal)
+            .bind(node_type)
+            .execute(&mut *$c)
+            .await?;
+        }
+    }};
+}
+
+/// Makes the plugin's endpoints exactly the given ones; did one move?
+macro_rules! put_endpoints {
+    ($c:ident, $new:ident) => {{
+        let known: Vec<(String, String, i64)> =
+            sqlx::query_as("SELECT node_type, host, port FROM plugin_endpoints WHERE plugin_id = $1")
+                .bind(&$new.plugin_id)
+                .fetch_all(&mut *$c)
+                .await?;
+        let wanted = endpoints($new);
+        let moved = BTreeSet::from_iter(known) != wanted;
+        if moved {
+            sqlx::query("DELETE FROM plugin_endpoints WHERE plugin_id = $1")
+                .bind(&$new.plugin_id)
+                .execute(&mut *$c)
+                .await?;
+            for (node_type, host, port) in &wanted {
+                sqlx::query(
+                    "INSERT INTO plugin_endpoints (plugin_id, node_type, host, port) VALUES ($1, $2, $3, $4)",
+                )
+                .bind(&$new.plugin_id)
+                .bind(node_type)
+                .bind(host)
+                .bind(port)
+                .execute(&mut *$c)
+                .await?;
+            }
+        }
+        moved
+    }};
+}
+
 impl Catalogue {
     /// Commits a publication in one transaction. Of concurrent publishers of one version one wins;
     /// the others see its result. An answer that refuses is no error.
     pub async fn commit(&self, new: &NewPublication) -> Result<Committed> {
-        let shown: Shown = new.manifest.read().unwrap_or_default();
         let assets = serde_json::to_string(&new.assets)
             .map_err(|error| Error::InvalidValue { reason: format!("assets: {error}") })?;
         in_tx!(&self.db, |c| {
-            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
-            let stored: Option<(Uuid, Vec<u8>)> = sqlx::query_as(
-                "SELECT publication_id, digest FROM publications WHERE plugin_id = $1 AND version = $2",
-            )
-            .bind(&new.plugin_id)
-            .bind(&new.version)
-            .fetch_optional(&mut *c)
-            .await?;
-            let stored = stored
-                .map(|(id, digest)| {
-                    let digest = rows::digest(&digest, format_args!("publication {id}"))?;
-                    Ok::<_, Error>(Stored { publication_id: PublicationId(id), digest })
-                })
-                .transpose()?;
+            let mut revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let stored = stored_version!(c, new);
             let owned = sqlx::query_as(OWNED_BY_OTHERS).bind(&new.plugin_id).fetch_all(&mut *c).await?;
             let plan = plan(new, stored, owned);
             let publication_id = match plan {
@@ -170,99 +261,76 @@ impl Catalogue {
                 Plan::Insert => new.publication_id,
                 Plan::Refresh(id) | Plan::Replace(id) => id,
             };
-
-            // The plugin: known now, and alive.
-            let revived = sqlx::query(
-                "INSERT INTO plugins (plugin_id, created_at, quarantined) VALUES ($1, $2, FALSE) \
-                 ON CONFLICT (plugin_id) DO UPDATE SET removed_at = NULL WHERE plugins.removed_at IS NOT NULL",
-            )
-            .bind(&new.plugin_id)
-            .bind(new.at.0)
-            .execute(&mut *c)
-            .await?
-            .rows_affected()
-                > 0;
-
-            if !matches!(plan, Plan::Refresh(_)) {
-                sqlx::query(INSERT_PUBLICATION)
-                    .bind(publication_id.0)
-                    .bind(&new.plugin_id)
-                    .bind(&new.version)
-                    .bind(new.digest.0.as_slice())
-                    .bind(&shown.label)
-                    .bind(&shown.description)
-                    .bind(new.manifest.text())
-                    .bind(new.items.text())
-                    .bind(&assets)
-                    .bind(new.at.0)
-                    .execute(&mut *c)
-                    .await?;
-                sqlx::query("DELETE FROM publication_node_types WHERE publication_id = $1")
-                    .bind(publication_id.0)
-                    .execute(&mut *c)
-                    .await?;
-                for (ordinal, node_type) in (0_i64..).zip(&new.node_types) {
-                    sqlx::query(
-                        "INSERT INTO publication_node_types (publication_id, ordinal, node_type) \
-                         VALUES ($1, $2, $3) ON CONFLICT (publication_id, node_type) DO NOTHING",
-                    )
-                    .bind(publication_id.0)
-                    .bind(ordinal)
-                    .bind(node_type)
-                    .execute(&mut *c)
-                    .await?;
-                }
+            let refresh = matches!(plan, Plan::Refresh(_));
+            let revived = revive!(c, new);
+            if !refresh {
+                put_documents!(c, new, publication_id, assets);
             }
-
-            // The endpoints: exactly the given ones.
-            let known: Vec<(String, String, i64)> = sqlx::query_as(
-                "SELECT node_type, host, port FROM plugin_endpoints WHERE plugin_id = $1 ORDER BY node_type",
-            )
-            .bind(&new.plugin_id)
-            .fetch_all(&mut *c)
-            .await?;
-            let wanted = endpoints(new);
-            let moved = known != wanted;
-            if moved {
-                sqlx::query("DELETE FROM plugin_endpoints WHERE plugin_id = $1")
-                    .bind(&new.plugin_id)
-                    .execute(&mut *c)
-                    .await?;
-                for (node_type, host, port) in &wanted {
-                    sqlx::query(
-                        "INSERT INTO plugin_endpoints (plugin_id, node_type, host, port) VALUES ($1, $2, $3, $4)",
-                    )
-                    .bind(&new.plugin_id)
-                    .bind(node_type)
-                    .bind(host)
-                    .bind(port)
-                    .execute(&mut *c)
-                    .await?;
-                }
+            let moved = put_endpoints!(c, new);
+            if revived || moved || !refresh {
+                revision = sqlx::query_scalar(GROW).fetch_one(&mut *c).await?;
             }
-
-            let changed = revived || moved || !matches!(plan, Plan::Refresh(_));
-            let revision: i64 = match changed {
-                true => sqlx::query_scalar(GROW).fetch_one(&mut *c).await?,
-                false => revision,
-            };
             Ok::<_, Fail>(match plan {
-                Plan::Replace(_) => Committed::Replaced { publication_id, revision },
                 Plan::Refresh(_) => Committed::Unchanged { publication_id, revision },
+                Plan::Replace(_) => Committed::Replaced { publication_id, revision },
                 _ => Committed::Committed { publication_id, revision },
             })
         })
     }
 }
 
-/// The rows of a publication's endpoints, sorted as the table is read.
-fn endpoints(new: &NewPublication) -> Vec<(String, String, i64)> {
-    let own = std::iter::once((String::new(), &new.pull));
-    let nodes = new.node_endpoints.iter().filter(|(_, endpoint)| *endpoint != new.pull);
-    let by_node: std::collections::BTreeMap<String, &Endpoint> =
-        own.chain(nodes.map(|(node_type, endpoint)| (node_type.clone(), endpoint))).collect();
-    by_node
-        .into_iter()
-        .map(|(node_type, endpoint)| (node_type, endpoint.host.clone(), i64::from(endpoint.port)))
-        .collect()
+/// The endpoints of a publication as rows; '' is the plugin's own.
+fn endpoints(new: &NewPublication) -> BTreeSet<(String, String, i64)> {
+    let row = |node_type: &str, endpoint: &Endpoint| {
+        (node_type.to_owned(), endpoint.host.clone(), i64::from(endpoint.port))
+    };
+    // By node type: were one named twice, the last would count.
+    let nodes: BTreeMap<&str, &Endpoint> =
+        new.node_endpoints.iter().map(|(node_type, endpoint)| (node_type.as_str(), endpoint)).collect();
+    let differing = nodes.into_iter().filter(|(_, endpoint)| **endpoint != new.pull);
+    std::iter::once(row("", &new.pull)).chain(differing.map(|(name, endpoint)| row(name, endpoint))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publication() -> NewPublication {
+        NewPublication {
+            publication_id: PublicationId(Uuid::from_u128(1)),
+            plugin_id: "jira".into(),
+            version: "0.0.1".into(),
+            digest: Digest([1; 32]),
+            manifest: Json::null(),
+            items: Json::null(),
+            assets: Vec::new(),
+            node_types: vec!["a".into(), "b".into()],
+            pull: Endpoint { host: "h".into(), port: 1 },
+            node_endpoints: Vec::new(),
+            at: Millis(1),
+            allow_republish: false,
+        }
+    }
+
+    #[test]
+    fn a_changed_version_is_refused_before_a_conflict_of_node_types() {
+        let stored = Stored { publication_id: PublicationId(Uuid::from_u128(2)), digest: Digest([2; 32]) };
+        let owned = || vec![("b".to_owned(), "slack".to_owned())];
+        let refused = Plan::Refuse(Committed::VersionImmutable { stored: stored.digest });
+        assert_eq!(plan(&publication(), Some(stored), owned()), refused);
+        let allowed = NewPublication { allow_republish: true, ..publication() };
+        let conflict = Committed::NodeTypeConflict { node_type: "b".into(), owner: "slack".into() };
+        assert_eq!(plan(&allowed, Some(stored), owned()), Plan::Refuse(conflict));
+        assert_eq!(plan(&allowed, Some(stored), Vec::new()), Plan::Replace(stored.publication_id));
+    }
+
+    #[test]
+    fn only_endpoints_that_differ_from_the_plugins_own_are_kept() {
+        let other = Endpoint { host: "o".into(), port: 2 };
+        let new = publication();
+        let node_endpoints = vec![("a".into(), other), ("b".into(), new.pull.clone())];
+        let rows = endpoints(&NewPublication { node_endpoints, ..new });
+        let names: Vec<_> = rows.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["", "a"]);
+    }
 }

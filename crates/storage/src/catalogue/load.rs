@@ -129,7 +129,7 @@ impl Documents {
             manifest: rows::json(self.manifest, what("manifest"))?,
             items: rows::json(self.items, what("items"))?,
             assets: serde_json::from_str(&self.assets)
-                .map_err(|error| Error::corrupt(what("assets"), error))?,
+                .map_err(|error| Error::corrupt(what("assets"), &error))?,
         })
     }
 }
@@ -152,7 +152,7 @@ impl Tables {
         }
         for (plugin_id, node_type, host, port) in self.endpoints {
             let port = u16::try_from(port)
-                .map_err(|_| Error::corrupt(format!("an endpoint of plugin {plugin_id}"), "no such port"))?;
+                .map_err(|_| Error::corrupt(format!("an endpoint of plugin {plugin_id}"), &"no such port"))?;
             let endpoint = Endpoint { host, port };
             let Some(plugin) = plugins.get_mut(&plugin_id) else { continue };
             match node_type.is_empty() {
@@ -176,7 +176,7 @@ impl Plugin {
     fn into_plugin(self) -> Result<PluginRow> {
         let what = format!("the health of plugin {}", self.plugin_id);
         let count = |value: Option<i64>| {
-            u32::try_from(value.unwrap_or(0)).map_err(|error| Error::corrupt(&*what, error))
+            u32::try_from(value.unwrap_or(0)).map_err(|error| Error::corrupt(&*what, &error))
         };
         let health = Health {
             state: self.state.map(|state| rows::named(&state, &what)).transpose()?.unwrap_or_default(),

@@ -3,7 +3,7 @@
 use super::{AttemptState, Runs};
 use crate::{
     db::{in_tx, read, write},
-    error::Result,
+    error::{Error, Result},
     rows,
 };
 use contract::{ExecutionId, Millis, NodePath, RunId};
@@ -76,7 +76,7 @@ struct Row {
 }
 
 impl TryFrom<Row> for OutstandingAttempt {
-    type Error = crate::Error;
+    type Error = Error;
 
     fn try_from(row: Row) -> Result<Self> {
         let what = format!("attempt {}", row.execution_id);
@@ -85,7 +85,7 @@ impl TryFrom<Row> for OutstandingAttempt {
             run_id: RunId(row.run_id),
             node_path: NodePath(row.node_path),
             node_type: row.node_type,
-            attempt: u32::try_from(row.attempt).map_err(|error| crate::Error::corrupt(&*what, error))?,
+            attempt: u32::try_from(row.attempt).map_err(|error| Error::corrupt(&*what, &error))?,
             lane: row.lane,
             state: rows::named(&row.state, &what)?,
             deadline: rows::optional_time(row.deadline),

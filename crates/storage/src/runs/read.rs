@@ -155,7 +155,7 @@ fn event(run_id: RunId, (sequence, at, kind, body): Event) -> Result<StoredEvent
         sequence: rows::unsigned(sequence, what())?,
         at: Millis(at),
         kind,
-        body: Json::parse(body).map_err(|error| Error::corrupt(what(), error))?,
+        body: Json::parse(body).map_err(|error| Error::corrupt(what(), &error))?,
     })
 }
 
@@ -194,10 +194,10 @@ impl Runs {
         let run = RunRow::try_from(row)?;
         let events: Vec<_> = events.into_iter().map(|row| event(run_id, row)).collect::<Result<_>>()?;
         if let Some((_, missing)) = events.iter().zip(1..).find(|(event, place)| event.sequence != *place) {
-            return Err(Error::corrupt(format!("run {run_id}"), format!("event {missing} is missing")));
+            return Err(Error::corrupt(format!("run {run_id}"), &format_args!("event {missing} is missing")));
         }
         if u64::try_from(events.len()).ok() != Some(run.sequence) {
-            return Err(Error::corrupt(format!("run {run_id}"), "its last events are missing"));
+            return Err(Error::corrupt(format!("run {run_id}"), &"its last events are missing"));
         }
         Ok(Some(StoredRun { run, events }))
     }

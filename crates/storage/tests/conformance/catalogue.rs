@@ -113,7 +113,7 @@ async fn the_snapshot_holds_what_was_stored(storage: Storage) {
     assert_eq!((newest.label.as_str(), newest.description.as_str()), ("Jira", "Issues"));
     assert_eq!((newest.published_at, newest.digest), (Millis(2_000), second.digest));
     let key = EnablementKey { workspace_id: "w".into(), user_id: Some("u".into()), plugin_id: "jira".into() };
-    assert_eq!(snapshot.enablement[&key], false);
+    assert!(!snapshot.enablement[&key]);
 }
 
 async fn a_pin_never_moves_by_itself(storage: Storage) {

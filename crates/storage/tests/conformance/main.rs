@@ -1,6 +1,9 @@
 //! One suite for both databases: every rule runs on SQLite, and on PostgreSQL when
 //! `TEST_DATABASE_URL` names a server (with `CI_SERVERS=1` it must).
 
+// A test may panic.
+#![allow(clippy::unwrap_used)]
+
 mod attempts;
 mod catalogue;
 mod failover;
