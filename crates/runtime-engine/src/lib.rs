@@ -1,3 +1,6 @@
 //! runtime-engine: starts runs, decides what runs next, and answers reporters once it is durable.
 
 pub mod core;
+mod service;
+
+pub use service::{Deps, Error, Service, Settings, start};

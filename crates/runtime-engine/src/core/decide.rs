@@ -43,6 +43,22 @@ pub enum Input {
     Cancel,
 }
 
+impl Input {
+    /// The attempt that it is about.
+    pub fn execution_id(&self) -> Option<ExecutionId> {
+        match self {
+            Self::Ack(id, _)
+            | Self::Heartbeat(id, _)
+            | Self::Partial(id, _)
+            | Self::Result(id, ..)
+            | Self::Dispatched(id, _)
+            | Self::DeliveryOverdue(id)
+            | Self::StepOverdue(id) => Some(*id),
+            Self::Cancel => None,
+        }
+    }
+}
+
 /// Where fresh ids and chance come from: handed in, so that decisions can be repeated.
 pub trait Draw {
     /// A new attempt's id.
@@ -110,11 +126,6 @@ impl Decision {
             withdrawn: Vec::new(),
             answer: ReportOutcome::applied(),
         }
-    }
-
-    /// Is there anything to store?
-    pub fn changes_nothing(&self) -> bool {
-        self.events.is_empty() && self.touched.is_empty()
     }
 }
 
@@ -341,7 +352,7 @@ impl Turn<'_> {
 
     fn cancel(&mut self) -> Result<(), Broken> {
         if self.state.status.is_terminal() {
-            self.decision.answer = ReportOutcome::duplicate();
+            self.decision.answer = self.state.judge_cancel();
             return Ok(());
         }
         let mut outstanding = self.state.outstanding_ids();

@@ -24,3 +24,6 @@ pub use graph::{Edge, EdgeIndex, Graph, Input as NodeInput, Kind, Node, NodeInde
 pub use policy::Policy;
 pub use state::{Broken, State};
 pub(crate) use verdict::unknown_execution;
+
+#[cfg(test)]
+mod tests;

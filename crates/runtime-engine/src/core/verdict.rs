@@ -16,6 +16,7 @@ use super::{
 use contract::{
     Digest, ErrorCode, ExecutionId, RpcError,
     report::{Accepted, Receipt, ReportOutcome},
+    run::RunStatus,
 };
 use serde_json::json;
 
@@ -77,6 +78,25 @@ impl State {
         self.judge_open(execution_id, attempt)
     }
 
+    /// What the second canceler of an ended run is told.
+    pub(super) fn judge_cancel(&self) -> ReportOutcome {
+        if self.status == RunStatus::Canceled {
+            return ReportOutcome::duplicate();
+        }
+        let message = format!("run {} is {} already; it cannot be canceled", self.run_id, self.status.as_str());
+        ReportOutcome::Err(RpcError::new(ErrorCode::Conflict, message))
+    }
+
+    /// Is there such an attempt?
+    pub fn knows(&self, execution_id: ExecutionId) -> bool {
+        self.attempts.contains_key(&execution_id)
+    }
+
+    /// Is the attempt's end waited for?
+    pub fn is_outstanding(&self, execution_id: ExecutionId) -> bool {
+        self.phase(execution_id).is_some_and(Phase::is_outstanding)
+    }
+
     /// Would the attempt's result be kept as a late one?
     pub(super) fn keeps_late_result(&self, execution_id: ExecutionId) -> bool {
         self.status.is_terminal()
@@ -93,7 +113,7 @@ impl State {
     /// The outstanding attempts, in document order of their nodes. Only a newest one can be.
     pub(super) fn outstanding_ids(&self) -> Vec<ExecutionId> {
         let newest = self.nodes.iter().filter_map(|node| node.newest);
-        newest.filter(|id| self.phase(*id).is_some_and(Phase::is_outstanding)).collect()
+        newest.filter(|id| self.is_outstanding(*id)).collect()
     }
 
     /// Is the attempt its node's newest, with its result stored?

@@ -1,0 +1,9 @@
+//! The core as a specification: flow rules, what reporters are told, repetitions, and properties
+//! over random processes and random orders of reports.
+
+mod flow_rules;
+mod properties;
+mod reference;
+mod repetitions;
+mod reporters;
+mod stage;

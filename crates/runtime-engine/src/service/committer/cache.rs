@@ -1,0 +1,99 @@
+//! The runs that a committer holds ready, the least recently used forgotten first.
+
+use crate::core::State;
+use contract::RunId;
+use std::collections::{BTreeMap, HashMap};
+
+/// A run's state and the sequence number of the last event in it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) state: State,
+    pub(crate) sequence: u64,
+}
+
+/// Bounded by the estimated bytes of the states.
+#[derive(Debug)]
+pub(super) struct Cache {
+    capacity_bytes: usize,
+    bytes: usize,
+    clock: u64,
+    runs: HashMap<RunId, (Held, usize, u64)>,
+    by_use: BTreeMap<u64, RunId>,
+}
+
+impl Cache {
+    pub(super) fn new(capacity_bytes: usize) -> Self {
+        Self { capacity_bytes, bytes: 0, clock: 0, runs: HashMap::new(), by_use: BTreeMap::new() }
+    }
+
+    /// Takes a run out; it is the caller's until it is put back.
+    pub(super) fn take(&mut self, run_id: RunId) -> Option<Held> {
+        let (held, size, used) = self.runs.remove(&run_id)?;
+        self.by_use.remove(&used);
+        self.bytes -= size;
+        Some(held)
+    }
+
+    /// Holds a run, as the most recently used.
+    pub(super) fn put(&mut self, run_id: RunId, held: Held) {
+        self.take(run_id);
+        self.clock += 1;
+        let size = held.state.size();
+        self.bytes += size;
+        self.by_use.insert(self.clock, run_id);
+        self.runs.insert(run_id, (held, size, self.clock));
+        while self.bytes > self.capacity_bytes {
+            let Some((_, oldest)) = self.by_use.pop_first() else { return };
+            self.take(oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{Graph, Policy, RunStarted};
+    use contract::{ProcessId, process::Process, run::TriggerKind};
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    fn held(payload_bytes: usize) -> Held {
+        let graph = Arc::new(Graph::compile(&Process::default()).unwrap());
+        let text = contract::Json::of(&"x".repeat(payload_bytes)).unwrap();
+        let started = RunStarted {
+            process_id: ProcessId(Uuid::nil()),
+            process_revision: 1,
+            workspace_id: "w".into(),
+            user_id: "u".into(),
+            trigger: TriggerKind::Manual,
+            payload: [("p".to_owned(), text)].into_iter().collect(),
+            pins: Default::default(),
+            traceparent: None,
+        };
+        let now = contract::Millis(0);
+        let (state, _) =
+            State::start(RunId(Uuid::nil()), graph, started, now, &Policy::default(), &mut super::super::Fresh).unwrap();
+        Held { state, sequence: 1 }
+    }
+
+    #[test]
+    fn the_least_recently_used_run_is_forgotten_first() {
+        let run = |number| RunId(Uuid::from_u128(number));
+        let mut cache = Cache::new(2_500);
+        cache.put(run(1), held(1_000));
+        cache.put(run(2), held(1_000));
+        let first = cache.take(run(1)).unwrap();
+        cache.put(run(1), first);
+        cache.put(run(3), held(1_000));
+        assert!(cache.take(run(2)).is_none());
+        assert!(cache.take(run(1)).is_some() && cache.take(run(3)).is_some());
+        assert_eq!(cache.bytes, 0);
+    }
+
+    #[test]
+    fn a_run_larger_than_the_cache_is_not_held() {
+        let mut cache = Cache::new(10);
+        cache.put(RunId(Uuid::nil()), held(1_000));
+        assert!(cache.take(RunId(Uuid::nil())).is_none());
+    }
+}

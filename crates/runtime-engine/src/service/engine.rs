@@ -1,0 +1,86 @@
+//! What all parts of the service share, and the way to the committers.
+
+use super::{
+    catalogue::Catalogue,
+    clock::Clock,
+    committer::{Command, Held, unavailable},
+    graphs::Graphs,
+    metrics::Metrics,
+};
+use crate::core::{Event, Policy, State};
+use contract::{ErrorCode, Millis, RpcError, RunId, report::ReportOutcome};
+use std::sync::Arc;
+use storage::{Storage, runs::StoredRun};
+use tokio::sync::{mpsc, oneshot};
+
+/// What all parts share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) storage: Storage,
+    pub(crate) policy: Policy,
+    pub(crate) clock: Clock,
+    pub(crate) graphs: Graphs,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Shared {
+    /// Reads a run and folds its history; `None`: there is no such run.
+    ///
+    /// # Errors
+    /// `engine_unavailable`; `internal` for a history that cannot be read.
+    pub(crate) async fn load(&self, run_id: RunId) -> Result<Option<Held>, RpcError> {
+        let stored = self.storage.runs().load(run_id).await.map_err(|error| unavailable(&error))?;
+        let Some(StoredRun { run, events }) = stored else { return Ok(None) };
+        let graph = self.graphs.get(run.process_id, run.process_revision).await?;
+        let events = events
+            .iter()
+            .map(|event| Ok((event.at, Event::read(&event.kind, &event.body)?)))
+            .collect::<Result<Vec<(Millis, Event)>, crate::core::Unreadable>>()
+            .map_err(|error| unreadable(run_id, &error))?;
+        let state = State::replay(run_id, graph, events).map_err(|error| unreadable(run_id, &error))?;
+        Ok(Some(Held { state, sequence: run.sequence }))
+    }
+}
+
+fn unreadable(run_id: RunId, error: &dyn std::error::Error) -> RpcError {
+    tracing::error!(event = "run_unreadable", %run_id, "{error}");
+    RpcError::new(ErrorCode::Internal, format!("the history of run {run_id} cannot be read: {error}"))
+}
+
+/// The way to the committers. They end when the last engine is dropped.
+#[derive(Clone, Debug)]
+pub(crate) struct Engine {
+    pub(crate) shared: Arc<Shared>,
+    committers: Arc<[mpsc::Sender<Command>]>,
+}
+
+/// An answer that is under way.
+pub(crate) type Pending<T> = oneshot::Receiver<T>;
+
+impl Engine {
+    pub(crate) fn new(shared: Arc<Shared>, committers: Vec<mpsc::Sender<Command>>) -> Self {
+        Self { shared, committers: committers.into() }
+    }
+
+    /// Hands a command to the committer of its run; waits while that has too much to do.
+    pub(crate) async fn send(&self, command: Command) {
+        // The ids are random in their low half.
+        let shard = command.run_id().0.as_u64_pair().1 % u64::try_from(self.committers.len()).unwrap_or(1).max(1);
+        let committer = usize::try_from(shard).ok().and_then(|shard| self.committers.get(shard));
+        if let Some(committer) = committer {
+            // A committer that is gone drops the command, and whoever waits learns it from that.
+            let _ = committer.send(command).await;
+        }
+    }
+}
+
+/// Waits for an answer; a dropped one means that nothing is known to be stored.
+pub(crate) async fn answer<T>(pending: Pending<T>) -> Result<T, RpcError> {
+    pending.await.map_err(|_| RpcError::new(ErrorCode::EngineUnavailable, "the engine is stopping; try again"))
+}
+
+/// Waits for the answer to a report.
+pub(crate) async fn outcome(pending: Pending<ReportOutcome>) -> ReportOutcome {
+    answer(pending).await.unwrap_or_else(ReportOutcome::Err)
+}

@@ -1,0 +1,105 @@
+//! The engine's metrics, in the Prometheus text format.
+
+use contract::{ErrorCode, RpcError};
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
+    registry::{Registry, Unit},
+};
+use wire::server::{Refusal, Stats};
+
+/// A count by one code or state.
+type Counters = Family<Label, Counter>;
+
+/// What is counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Label {
+    outcome: String,
+}
+
+impl Label {
+    pub(crate) fn of(outcome: &str) -> Self {
+        Self { outcome: outcome.to_owned() }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    /// Runs by what became of them: `started`, `finished`, `failed`, `canceled`.
+    pub(crate) runs: Counters,
+    /// Reports by the answer that their reporter got.
+    pub(crate) reports: Counters,
+    /// Attempts that the sweep found overdue, by what it did.
+    pub(crate) swept: Counters,
+    /// Inputs decided together.
+    pub(crate) batch_size: Histogram,
+    /// From the begin of a transaction to its end.
+    pub(crate) commit_seconds: Histogram,
+    /// Decisions made again because another engine was faster.
+    pub(crate) conflicts: Counter,
+    /// Tasks and notices that could not be published; the sweep repairs it.
+    pub(crate) words_dropped: Counter,
+    /// Outstanding attempts in the database.
+    pub(crate) outstanding: Gauge,
+    /// Connections refused, by reason.
+    refused: Family<Label, Gauge>,
+    connections: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("conveyor_engine");
+        let this = Self {
+            runs: Counters::default(),
+            reports: Counters::default(),
+            swept: Counters::default(),
+            batch_size: Histogram::new([1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]),
+            commit_seconds: Histogram::new([0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0]),
+            conflicts: Counter::default(),
+            words_dropped: Counter::default(),
+            outstanding: Gauge::default(),
+            refused: Family::default(),
+            connections: Gauge::default(),
+            registry: Registry::default(),
+        };
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "Build of the engine", version);
+        registry.register("runs", "Runs by what became of them", this.runs.clone());
+        registry.register("reports", "Step reports by the answer", this.reports.clone());
+        registry.register("swept", "Overdue attempts by what was done", this.swept.clone());
+        registry.register("batch_size", "Inputs decided together", this.batch_size.clone());
+        registry.register_with_unit("commit", "Duration of a commit", Unit::Seconds, this.commit_seconds.clone());
+        registry.register("conflicts", "Decisions made again after a lost race", this.conflicts.clone());
+        registry.register("unpublished", "Tasks and notices that were lost", this.words_dropped.clone());
+        registry.register("outstanding_attempts", "Attempts whose end is waited for", this.outstanding.clone());
+        registry.register("connections_refused", "Connections refused, by reason", this.refused.clone());
+        registry.register("connections", "Open RPC connections", this.connections.clone());
+        Self { registry, ..this }
+    }
+}
+
+impl Metrics {
+    /// The page.
+    ///
+    /// # Errors
+    /// `internal`, by a bug of the encoder only.
+    pub(crate) fn page(&self, stats: Option<&Stats>) -> Result<String, RpcError> {
+        if let Some(stats) = stats {
+            let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+            self.connections.set(gauge(stats.open()));
+            for reason in Refusal::ALL {
+                self.refused.get_or_create(&Label::of(reason.as_str())).set(gauge(stats.refused(reason)));
+            }
+        }
+        let mut page = String::new();
+        encode(&mut page, &self.registry)
+            .map_err(|error| RpcError::new(ErrorCode::Internal, format!("the metrics page failed: {error}")))?;
+        Ok(page)
+    }
+
+    /// Counts an answer to a report.
+    pub(crate) fn report(&self, code: &str) {
+        self.reports.get_or_create(&Label::of(code)).inc();
+    }
+}

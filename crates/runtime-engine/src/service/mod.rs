@@ -1,0 +1,157 @@
+//! The service around the core: RPC, committers, publishing, the sweep.
+
+mod catalogue;
+mod clock;
+mod committer;
+mod draw;
+mod engine;
+mod error;
+mod graphs;
+mod metrics;
+mod publisher;
+mod reports;
+mod rpc;
+mod runs;
+mod settings;
+mod sweep;
+
+pub use error::Error;
+pub use settings::Settings;
+
+use catalogue::Catalogue;
+use clock::Clock;
+use committer::Committer;
+use engine::{Engine, Shared};
+use graphs::Graphs;
+use metrics::Metrics;
+use publisher::Publisher;
+use queue::Queue;
+use rpc::Door;
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+use storage::Storage;
+use sweep::Sweep;
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+use wire::{Credentials, Limits, Server, ServerConfig, TrustProxy};
+
+/// What the engine works with.
+#[derive(Clone, Debug)]
+pub struct Deps {
+    /// The database: the truth.
+    pub storage: Storage,
+    /// Lanes and notices: hints.
+    pub queue: Queue,
+}
+
+/// A started engine: its door is bound and its parts are at work; [`Service::run`] serves.
+#[derive(Debug)]
+pub struct Service {
+    server: Server<Door>,
+    parts: Vec<(&'static str, JoinHandle<()>)>,
+    stop: CancellationToken,
+    drain_timeout: Duration,
+}
+
+/// Starts the engine: reads clock and catalogue, binds the door, starts committers and sweep.
+/// `stop` ends it.
+///
+/// # Errors
+/// [`Error`], when the database does not answer or the door cannot be bound.
+pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> Result<Service, Error> {
+    let Deps { storage, queue } = deps;
+    let metrics = Arc::new(Metrics::default());
+    let shared = Arc::new(Shared {
+        clock: Clock::start(storage.clone()).await?,
+        graphs: Graphs::new(storage.clone()),
+        catalogue: Arc::new(Catalogue::start(storage.clone()).await?),
+        policy: settings.policy.clone(),
+        metrics: Arc::clone(&metrics),
+        storage,
+    });
+    let mut parts = Vec::new();
+    let notices = queue.subscribe(queue::Topic::Catalogue).await?;
+    let following = Arc::clone(&shared.catalogue).follow(notices, stop.clone());
+    parts.push(("catalogue", tokio::spawn(following)));
+    let (publisher, publishing) = Publisher::new(queue.clone(), metrics);
+    let mut senders = Vec::new();
+    let committers = committers(&settings, &shared.storage);
+    for _ in 0..committers {
+        let (sender, commands) = mpsc::channel(committer::BACKLOG);
+        let cache_bytes = settings.cache_bytes / committers;
+        let committer = Committer::new(Arc::clone(&shared), publisher.clone(), cache_bytes);
+        parts.push(("committer", tokio::spawn(committer.run(commands))));
+        senders.push(sender);
+    }
+    drop(publisher);
+    parts.push(("publisher", tokio::spawn(publishing)));
+    let engine = Engine::new(shared, senders);
+    let sweep = Sweep::new(engine.clone(), queue, settings.sweep_interval);
+    parts.push(("sweep", tokio::spawn(sweep.run(stop.clone()))));
+    let server = bind(&settings, engine)?;
+    tracing::info!(event = "engine_started", address = %server.local_addr(), committers, "engine started");
+    Ok(Service { server, parts, stop, drain_timeout: settings.drain_timeout })
+}
+
+fn committers(settings: &Settings, storage: &Storage) -> usize {
+    match settings.committers {
+        0 if storage.is_shared() => 3,
+        0 => 1,
+        // One connection each: more than this is a typing mistake.
+        count => count.min(64),
+    }
+}
+
+fn bind(settings: &Settings, engine: Engine) -> Result<Server<Door>, Error> {
+    let credentials = settings.rpc_token.clone().map(|token| Credentials::new(token, None));
+    let door = Arc::new(Door::new(engine, credentials));
+    let config = ServerConfig {
+        name: "engine",
+        address: SocketAddr::new(settings.bind, settings.rpc_port),
+        allow: settings.allow.clone(),
+        limits: Limits { max_frame_bytes: settings.max_frame_bytes.saturating_mul(2), ..Limits::default() },
+        proxy_protocol: TrustProxy::Nobody,
+    };
+    let server = Server::bind(config, Arc::clone(&door))?;
+    door.know_stats(server.stats());
+    Ok(server)
+}
+
+impl Service {
+    /// Where the RPC door listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.server.local_addr()
+    }
+
+    /// Serves until `stop`, then drains: no connection is accepted any more, every report that came
+    /// is stored and answered, what was decided is published. Takes at most the drain timeout.
+    ///
+    /// # Errors
+    /// [`Error::Task`], when a part ended by a panic.
+    pub async fn run(self) -> Result<(), Error> {
+        let Self { server, parts, stop, drain_timeout } = self;
+        let give_up = CancellationToken::new();
+        let timer = tokio::spawn({
+            let (stop, give_up) = (stop.clone(), give_up.clone());
+            async move {
+                stop.cancelled().await;
+                tokio::time::sleep(drain_timeout).await;
+                give_up.cancel();
+            }
+        });
+        // The door, and with it the last way to the committers, is dropped with the server.
+        server.run(stop, give_up).await;
+        let mut result = Ok(());
+        for (task, part) in parts {
+            if let Err(source) = part.await {
+                result = Err(Error::Task { task, source });
+            }
+        }
+        timer.abort();
+        tracing::info!(event = "engine_stopped", "engine stopped");
+        result
+    }
+}

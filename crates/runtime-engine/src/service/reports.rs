@@ -1,0 +1,82 @@
+//! Reports and dispatch outcomes: to the committers and back.
+
+use super::{
+    committer::{Command, unavailable},
+    engine::{Engine, outcome},
+};
+use crate::core::{Input, unknown_execution};
+use contract::{
+    ExecutionId, RpcError, RunId,
+    report::{DispatchOutcome, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
+};
+use tokio::sync::oneshot;
+
+/// `runtime.step_reports`
+pub(super) async fn step_reports(engine: &Engine, batch: StepReports) -> StepReportOutcomes {
+    let runs = runs_of(engine, &batch.reports).await;
+    let mut pending = Vec::with_capacity(batch.reports.len());
+    for (report, run) in batch.reports.into_iter().zip(runs) {
+        pending.push(match run {
+            Ok(run_id) => Ok(hand_over(engine, run_id, input_of(report)).await),
+            Err(error) => Err(error),
+        });
+    }
+    let mut outcomes = Vec::with_capacity(pending.len());
+    for answer in pending {
+        let told = match answer {
+            Ok(receiver) => outcome(receiver).await,
+            Err(error) => ReportOutcome::Err(error),
+        };
+        engine.shared.metrics.report(told.code());
+        outcomes.push(told);
+    }
+    StepReportOutcomes { outcomes }
+}
+
+/// `runtime.dispatch_outcome`
+pub(super) async fn dispatch_outcome(engine: &Engine, told: DispatchOutcome) -> ReportOutcome {
+    let input = Input::Dispatched(told.execution_id, told.outcome);
+    outcome(hand_over(engine, told.run_id, input).await).await
+}
+
+async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> oneshot::Receiver<ReportOutcome> {
+    let (reply, receiver) = oneshot::channel();
+    engine.send(Command::input(run_id, input, Some(reply))).await;
+    receiver
+}
+
+/// The digest is computed here, where many reports are in work at once, not in the committer.
+fn input_of(report: StepReport) -> Input {
+    let id = report.execution_id;
+    match report.body {
+        ReportBody::Ack(ack) => Input::Ack(id, ack),
+        ReportBody::Heartbeat(heartbeat) => Input::Heartbeat(id, heartbeat),
+        ReportBody::Partial(partial) => Input::Partial(id, partial),
+        ReportBody::Result(result) => {
+            let digest = result.digest();
+            Input::Result(id, result, digest)
+        }
+    }
+}
+
+/// The runs of the reports: as the reporter named them, else as the database knows the attempt.
+async fn runs_of(engine: &Engine, reports: &[StepReport]) -> Vec<Result<RunId, RpcError>> {
+    let unnamed: Vec<ExecutionId> =
+        reports.iter().filter(|report| report.run_id.is_none()).map(|report| report.execution_id).collect();
+    let mut found = match unnamed.is_empty() {
+        true => Ok(Vec::new()),
+        false => engine.shared.storage.runs().run_of(&unnamed).await,
+    }
+    .map(Vec::into_iter);
+    let mut look_up = |execution_id| match &mut found {
+        Ok(found) => found.next().flatten().ok_or_else(|| unknown_execution(execution_id)),
+        Err(error) => Err(unavailable(error)),
+    };
+    reports
+        .iter()
+        .map(|report| match report.run_id {
+            Some(run_id) => Ok(run_id),
+            None => look_up(report.execution_id),
+        })
+        .collect()
+}

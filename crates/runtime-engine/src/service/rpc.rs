@@ -1,0 +1,109 @@
+//! The engine's RPC door (protocol section 5).
+
+use super::{engine::Engine, reports, runs};
+use contract::{ErrorCode, Json, RpcError, pattern};
+use serde::{Serialize, de::DeserializeOwned};
+use std::sync::{Arc, OnceLock};
+use wire::{Credentials, Handler, Reply, Request, Stats, credential_in};
+
+/// Answers requests.
+#[derive(Debug)]
+pub(super) struct Door {
+    engine: Engine,
+    credentials: Option<Credentials>,
+    /// Of the server that this door is in, which exists only after the door.
+    stats: OnceLock<Arc<Stats>>,
+}
+
+impl Door {
+    pub(super) fn new(engine: Engine, credentials: Option<Credentials>) -> Self {
+        Self { engine, credentials, stats: OnceLock::new() }
+    }
+
+    pub(super) fn know_stats(&self, stats: Arc<Stats>) {
+        // Set once, right after the server was bound.
+        let _ = self.stats.set(stats);
+    }
+
+    fn admits(&self, data: &Json) -> bool {
+        use secrecy::ExposeSecret;
+        let Some(credentials) = &self.credentials else { return true };
+        credential_in(data, &["token"], "auth", &["token"])
+            .is_some_and(|presented| credentials.check(presented.expose_secret()).is_right())
+    }
+
+    async fn metrics(&self) -> Result<String, RpcError> {
+        let shared = &self.engine.shared;
+        match shared.storage.runs().outstanding_count().await {
+            Ok(count) => {
+                shared.metrics.outstanding.set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            // The other numbers are worth having when the database is away.
+            Err(error) => tracing::debug!(event = "outstanding_uncounted", "{error}"),
+        }
+        shared.metrics.page(self.stats.get().map(AsRef::as_ref))
+    }
+}
+
+impl Handler for Door {
+    async fn call(&self, request: Request) -> Reply {
+        let Some(pattern) = pattern::find(&request.pattern) else { return Reply::NoHandler };
+        if !self.admits(&request.data) {
+            let message = "the token is wrong or missing";
+            return Reply::Error(RpcError::new(ErrorCode::Unauthorized, message));
+        }
+        let (engine, data) = (&self.engine, &request.data);
+        match pattern {
+            pattern::RUNTIME_STEP_REPORTS => match read(data) {
+                Ok(batch) => value(&reports::step_reports(engine, batch).await),
+                Err(error) => Reply::Error(error),
+            },
+            pattern::RUNTIME_DISPATCH_OUTCOME => match read(data) {
+                Ok(told) => value(&reports::dispatch_outcome(engine, told).await),
+                Err(error) => Reply::Error(error),
+            },
+            pattern::RUNTIME_RUN_START => answered(data, |asked| runs::start(engine, asked)).await,
+            pattern::RUNTIME_RUN_CANCEL => answered(data, |asked| runs::cancel(engine, asked)).await,
+            pattern::RUNTIME_RUN_GET => answered(data, |asked| runs::get(engine, asked)).await,
+            pattern::RUNTIME_RUN_LIST => answered(data, |asked| runs::list(engine, asked)).await,
+            pattern::RUNTIME_RUN_HISTORY => answered(data, |asked| runs::history(engine, asked)).await,
+            pattern::RUNTIME_STEP_CONFIRM => answered(data, |asked| runs::confirm(engine, asked)).await,
+            pattern::RUNTIME_METRICS => match self.metrics().await {
+                Ok(page) => value(&page),
+                Err(error) => Reply::Error(error),
+            },
+            _ => Reply::NoHandler,
+        }
+    }
+}
+
+async fn answered<A, R, F>(data: &Json, handle: impl FnOnce(A) -> F) -> Reply
+where
+    A: DeserializeOwned,
+    R: Serialize,
+    F: Future<Output = Result<R, RpcError>>,
+{
+    let result = match read(data) {
+        Ok(asked) => handle(asked).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(answer) => value(&answer),
+        Err(error) => Reply::Error(error),
+    }
+}
+
+fn read<A: DeserializeOwned>(data: &Json) -> Result<A, RpcError> {
+    data.read().map_err(|error| {
+        RpcError::new(ErrorCode::InvalidRequest, format!("the request's body is malformed: {error}"))
+    })
+}
+
+fn value<R: Serialize>(answer: &R) -> Reply {
+    match Json::of(answer) {
+        Ok(json) => Reply::Value(json),
+        Err(error) => {
+            Reply::Error(RpcError::new(ErrorCode::Internal, format!("the answer cannot be written: {error}")))
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The sweep: finds attempts whose deadlines have passed, by the database's clock. Tasks that nobody
+//! took are put on their lanes again; deliveries and steps that took too long fail (protocol
+//! section 5). It repairs whatever a flushed queue, a lost notice or a stopped engine left behind.
+
+use super::{committer::Command, engine::Engine, metrics::Label};
+use crate::core::Input;
+use contract::Millis;
+use queue::{Lane, Queue};
+use std::time::Duration;
+use storage::runs::{AttemptState, DueAttempt};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// Attempts that are taken at once.
+const BATCH: u32 = 500;
+
+/// While a lane holds so many items, tasks are not put there again: what is there has to be worked
+/// off first, and is most likely these very tasks.
+const LANE_CEILING: u64 = 10_000;
+
+/// How often the database's clock is read.
+const CLOCK_REFRESH: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Sweep {
+    engine: Engine,
+    queue: Queue,
+    /// Before this moment nobody who had claimed a task is declared lost: the engine may have been
+    /// away while the ack came.
+    lost_before: Millis,
+    every: Duration,
+}
+
+impl Sweep {
+    /// A sweep of an engine that starts now.
+    pub(super) fn new(engine: Engine, queue: Queue, every: Duration) -> Self {
+        let lost_before = engine.shared.clock.now().plus(engine.shared.policy.delivery_timeout);
+        Self { engine, queue, lost_before, every }
+    }
+
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let mut ticks = interval(self.every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut clock_read = Instant::now();
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                _ = ticks.tick() => {}
+            }
+            if clock_read.elapsed() >= CLOCK_REFRESH {
+                clock_read = Instant::now();
+                if let Err(error) = self.engine.shared.clock.refresh().await {
+                    tracing::warn!(event = "clock_unread", "the database's clock could not be read: {error}");
+                }
+            }
+            if let Err(error) = self.once(&stop).await {
+                tracing::warn!(event = "sweep_failed", "overdue attempts could not be read: {error}");
+            }
+        }
+    }
+
+    async fn once(&self, stop: &CancellationToken) -> Result<(), storage::Error> {
+        let hold = self.engine.shared.policy.republish_after;
+        while !stop.is_cancelled() {
+            let due = self.engine.shared.storage.runs().take_due(BATCH, hold, self.lost_before).await?;
+            let was_last = due.len() < BATCH as usize;
+            self.handle(due).await;
+            if was_last {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle(&self, due: Vec<DueAttempt>) {
+        if due.is_empty() {
+            return;
+        }
+        let lanes_are_full = self.lanes_are_full().await;
+        for attempt in due {
+            let DueAttempt { execution_id, run_id, state, .. } = attempt;
+            let (done, command) = match state {
+                AttemptState::Queued if lanes_are_full => ("lane_full", None),
+                AttemptState::Queued => ("republished", Some(Command::republish(run_id, execution_id))),
+                AttemptState::Dispatched => {
+                    ("delivery_overdue", Some(Command::input(run_id, Input::DeliveryOverdue(execution_id), None)))
+                }
+                AttemptState::Running => {
+                    ("step_overdue", Some(Command::input(run_id, Input::StepOverdue(execution_id), None)))
+                }
+            };
+            self.engine.shared.metrics.swept.get_or_create(&Label::of(done)).inc();
+            if let Some(command) = command {
+                self.engine.send(command).await;
+            }
+        }
+    }
+
+    /// A queue that does not answer is not full: publishing fails by itself then.
+    async fn lanes_are_full(&self) -> bool {
+        for lane in Lane::ALL {
+            if self.queue.depth(lane).await.is_ok_and(|depth| depth >= LANE_CEILING) {
+                return true;
+            }
+        }
+        false
+    }
+}
