@@ -1,0 +1,100 @@
+import { StringDecoder } from 'node:string_decoder';
+
+/** Largest frame accepted and sent, in UTF-16 code units of its JSON text: 16 MiB. */
+export const DEFAULT_MAX_FRAME = 16 * 1024 * 1024;
+
+/** Ten digits reach far beyond every limit. */
+const MAX_HEADER = 10;
+
+/** Why a connection's bytes are no frames. The connection has to be closed. */
+export class FrameError extends Error {
+  override readonly name = 'FrameError';
+
+  constructor(
+    readonly code: 'invalid_request' | 'payload_too_large',
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * One frame: `<length>#<json>`, the length counted in UTF-16 code units of the JSON text, which is
+ * JavaScript's `length` (not bytes, not characters).
+ */
+export function encodeFrame(json: string): string {
+  return `${json.length}#${json}`;
+}
+
+/**
+ * Cuts a byte stream into frames. Feed it what the socket gives, in whatever pieces; it holds at
+ * most one unfinished frame and refuses a length beyond the limit before the frame is there.
+ */
+export class FrameDecoder {
+  private readonly utf8 = new StringDecoder('utf8');
+  private parts: string[] = [];
+  private held = 0;
+  /** Length of the frame under way; undefined while its header is read. */
+  private wanted: number | undefined;
+
+  constructor(private readonly maxFrame = DEFAULT_MAX_FRAME) {}
+
+  /** Is a frame begun and not finished? */
+  get inFrame(): boolean {
+    return this.held > 0 || this.wanted !== undefined;
+  }
+
+  /**
+   * The JSON texts that these bytes finish.
+   *
+   * @throws {FrameError} Bytes that are no frame, or a frame beyond the limit.
+   */
+  *push(bytes: Buffer): Generator<string, void> {
+    this.hold(this.utf8.write(bytes));
+    for (;;) {
+      this.wanted ??= this.readHeader();
+      if (this.wanted === undefined || this.held < this.wanted) return;
+      const text = this.join();
+      const json = text.slice(0, this.wanted);
+      this.hold(text.slice(this.wanted));
+      this.wanted = undefined;
+      yield json;
+    }
+  }
+
+  private hold(text: string): void {
+    if (text.length === 0) return;
+    this.parts.push(text);
+    this.held += text.length;
+  }
+
+  private join(): string {
+    const text = this.parts.length === 1 ? (this.parts[0] ?? '') : this.parts.join('');
+    this.parts = [];
+    this.held = 0;
+    return text;
+  }
+
+  private readHeader(): number | undefined {
+    if (this.held === 0) return undefined;
+    const text = this.join();
+    // Senders may put white space between frames; it counts as nothing.
+    const start = text.search(/\S/);
+    if (start < 0) return undefined;
+    const end = text.indexOf('#', start);
+    const header = end < 0 ? text.slice(start) : text.slice(start, end);
+    if (header.length > MAX_HEADER || !/^\d*$/.test(header) || (end >= 0 && header === '')) {
+      throw new FrameError('invalid_request', 'no frame: expected at most 10 digits and "#" before the JSON text');
+    }
+    if (end < 0) {
+      this.hold(header);
+      return undefined;
+    }
+    const length = Number(header);
+    if (length > this.maxFrame) {
+      throw new FrameError('payload_too_large', `the frame has ${length} UTF-16 units, the limit is ${this.maxFrame} (CONVEYOR_MAX_FRAME_BYTES)`);
+    }
+    this.hold(text.slice(end + 1));
+    return length;
+  }
+}

@@ -1,0 +1,148 @@
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { DEFAULT_MAX_FRAME, encodeFrame, FrameDecoder, FrameError } from './codec.js';
+import { messageOf, NO_HANDLER, RpcError } from './errors.js';
+import type { PluginLog } from './log.js';
+
+/** A packet as it came: with `id` a request, without one an event. */
+export interface InboundPacket {
+  pattern: unknown;
+  data: unknown;
+  /** Echoed in the reply as it is. Absent in events. */
+  id?: unknown;
+}
+
+/** One reply packet, without its id. */
+export interface ReplyPacket {
+  response?: unknown;
+  err?: unknown;
+  isDisposed?: boolean;
+}
+
+/** Handles one packet: calls `reply` once or (streams) several times. Returns false when nobody serves the pattern. */
+export type PacketHandler = (packet: InboundPacket, reply: (packet: ReplyPacket) => void, peer: Socket) => boolean;
+
+/** Limits of a listener; times in milliseconds. */
+export interface WireServerOptions {
+  log: PluginLog;
+  /** Largest frame, in UTF-16 code units. */
+  maxFrame?: number;
+  /** Connections at once; more are closed at once. */
+  maxConnections?: number;
+  /** Time for the rest of a frame that has begun, and for the first byte of a connection. */
+  frameTimeoutMs?: number;
+  /** Unsent bytes for one peer after which it is cut off. */
+  maxUnsentBytes?: number;
+}
+
+/**
+ * A listener for NestJS TCP frames. Differs from Nest's own on purpose: limits stand before
+ * buffering, replies to good frames are sent although a bad one follows, reading never waits for
+ * writing (two sides that both wait would wait for ever), and a stop lets replies out.
+ */
+export class WireServer {
+  private readonly server: Server;
+  private readonly peers = new Set<Socket>();
+
+  constructor(
+    private readonly handler: PacketHandler,
+    private readonly options: WireServerOptions,
+  ) {
+    this.server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) => this.serve(socket));
+    this.server.maxConnections = options.maxConnections ?? 1024;
+  }
+
+  /** Starts to listen; port 0 takes a free one. Returns the port. */
+  listen(port: number, host: string): Promise<number> {
+    return new Promise((resolve, reject) => {
+      this.server.once('error', reject);
+      this.server.listen(port, host, () => {
+        this.server.off('error', reject);
+        resolve((this.server.address() as AddressInfo).port);
+      });
+    });
+  }
+
+  /** Takes no more connections, lets what was replied go out, and closes. */
+  close(): Promise<void> {
+    return new Promise((resolve) => {
+      this.server.close(() => resolve());
+      for (const peer of this.peers) peer.end(() => peer.destroy());
+    });
+  }
+
+  private serve(socket: Socket): void {
+    this.peers.add(socket);
+    const decoder = new FrameDecoder(this.options.maxFrame ?? DEFAULT_MAX_FRAME);
+    let timer: NodeJS.Timeout | undefined;
+    const watch = (on: boolean) => {
+      clearTimeout(timer);
+      timer = on ? setTimeout(() => this.refuse(socket, new FrameError('invalid_request', 'the frame was not finished in time')), this.options.frameTimeoutMs ?? 10_000) : undefined;
+      timer?.unref();
+    };
+    watch(true);
+    socket.on('data', (bytes: Buffer) => {
+      const wasInFrame = decoder.inFrame;
+      let frames = 0;
+      try {
+        for (const json of decoder.push(bytes)) {
+          frames += 1;
+          this.receive(socket, json);
+        }
+      } catch (error) {
+        watch(false);
+        socket.removeAllListeners('data').resume();
+        return this.refuse(socket, error);
+      }
+      // A frame that drips in byte by byte does not get more time with each byte.
+      if (!decoder.inFrame) watch(false);
+      else if (frames > 0 || !wasInFrame) watch(true);
+    });
+    socket.on('error', (error) => this.options.log.debug('plugin_peer_error', 'a connection failed', { peer: socket.remoteAddress, reason: error.message }));
+    socket.once('close', () => {
+      clearTimeout(timer);
+      this.peers.delete(socket);
+    });
+  }
+
+  private receive(socket: Socket, json: string): void {
+    let packet: InboundPacket;
+    try {
+      packet = (JSON.parse(json) ?? {}) as InboundPacket;
+    } catch (error) {
+      throw new FrameError('invalid_request', `the frame is no JSON text: ${messageOf(error).slice(0, 80)}`);
+    }
+    const isRequest = typeof packet === 'object' && 'id' in packet;
+    const reply = (answer: ReplyPacket) => {
+      if (isRequest) this.send(socket, { ...answer, id: packet.id });
+    };
+    if (!this.handler(packet, reply, socket) && isRequest) {
+      this.send(socket, { id: packet.id, status: 'error', err: NO_HANDLER });
+    }
+  }
+
+  private send(socket: Socket, packet: object): void {
+    if (socket.destroyed || !socket.writable) return;
+    socket.write(encodeFrame(toJson(packet)));
+    if (socket.writableLength > (this.options.maxUnsentBytes ?? 64 * 1024 * 1024)) {
+      this.options.log.warn('plugin_peer_cut_off', 'a peer does not read its replies', { peer: socket.remoteAddress, unsent_bytes: socket.writableLength });
+      socket.destroy();
+    }
+  }
+
+  /** One error frame that tells why, then the end of the connection. */
+  private refuse(socket: Socket, error: unknown): void {
+    const refusal = error instanceof FrameError ? new RpcError(error.code, error.message) : new RpcError('internal', 'the frame could not be handled');
+    this.options.log.warn('plugin_frame_refused', refusal.message, { peer: socket.remoteAddress, code: refusal.code });
+    if (socket.writable) socket.end(encodeFrame(JSON.stringify({ err: refusal.body(), isDisposed: true })), () => socket.destroy());
+  }
+}
+
+/** A reply that cannot be written as JSON becomes an error reply: nobody may wait in vain. */
+function toJson(packet: object): string {
+  try {
+    return JSON.stringify(packet);
+  } catch (error) {
+    const { id } = packet as { id?: unknown };
+    return JSON.stringify({ err: new RpcError('internal', `the reply cannot be written as JSON: ${messageOf(error)}`).body(), isDisposed: true, id });
+  }
+}

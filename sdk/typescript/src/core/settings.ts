@@ -1,0 +1,152 @@
+import { DEFAULT_MAX_FRAME } from './codec.js';
+
+/** An address of a service. */
+export interface ServiceAddress {
+  host: string;
+  port: number;
+}
+
+/** What a plugin is told by its environment; times in milliseconds. */
+export interface PluginSettings {
+  /** Address to listen on (`CONVEYOR_BIND`). */
+  bind: string;
+  /** Port to listen on; 0 takes a free one. */
+  port: number;
+  /** Where the platform reaches the plugin; port 0 means the port that is listened on. */
+  advertised: ServiceAddress;
+  /** Port of health and assets; undefined means no HTTP. */
+  healthPort: number | undefined;
+  /** Replaces the version that the code gives. */
+  publicationVersion: string | undefined;
+  publication: PublicationSettings;
+  controlPlane: ServiceAddress & { key: string | undefined };
+  steps: StepSettings;
+  /** How long running steps may take to finish and report after SIGTERM. */
+  drainMs: number;
+  /** Largest frame, in UTF-16 code units. */
+  maxFrame: number;
+}
+
+/** How a plugin makes itself known. */
+export interface PublicationSettings extends ServiceAddress {
+  enabled: boolean;
+  /** Opens plugin-manager's door; plugin-manager presents the same one when it pulls. */
+  token: string | undefined;
+  /** Tries before the plugin gives up publishing and only serves. */
+  maxAttempts: number;
+  /** Ceiling of the first pause between tries; it doubles up to a minute. */
+  retryBaseMs: number;
+}
+
+/** How a plugin works on steps. */
+export interface StepSettings {
+  /** Tell the platform when work on a step begins. */
+  ack: boolean;
+  /** Pause between heartbeats of a step; 0 sends them only with progress. */
+  heartbeatMs: number;
+  /** Steps under way at once; more are answered with `overloaded`. */
+  maxInFlight: number;
+}
+
+/** Every fault of the environment at once: which variable, which value, what is expected. */
+export class SettingsError extends Error {
+  override readonly name = 'SettingsError';
+
+  constructor(readonly faults: readonly string[]) {
+    super(`the plugin cannot start with this environment:\n${faults.map((fault) => `  ${fault}`).join('\n')}`);
+  }
+}
+
+/** Reads variables and collects their faults. An empty variable counts as unset, as in Compose files. */
+class Reader {
+  readonly faults: string[] = [];
+
+  constructor(private readonly env: NodeJS.ProcessEnv) {}
+
+  text(name: string): string | undefined {
+    return this.env[name]?.trim() || undefined;
+  }
+
+  flag(name: string): boolean {
+    const text = this.text(name)?.toLowerCase();
+    if (text === undefined || ['false', '0', 'no', 'off'].includes(text)) return false;
+    if (['true', '1', 'yes', 'on'].includes(text)) return true;
+    this.faults.push(`${name}=${text} is neither true nor false`);
+    return false;
+  }
+
+  whole(name: string, fallback: number, most = Number.MAX_SAFE_INTEGER): number {
+    return this.optionalWhole(name, most) ?? fallback;
+  }
+
+  optionalWhole(name: string, most = Number.MAX_SAFE_INTEGER): number | undefined {
+    const text = this.text(name);
+    if (text === undefined) return undefined;
+    const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+    if (Number.isSafeInteger(value) && value <= most) return value;
+    this.faults.push(`${name}=${text} is no whole number from 0 to ${most}`);
+    return undefined;
+  }
+
+  port(name: string, fallback: number): number {
+    return this.whole(name, fallback, 65_535);
+  }
+
+  secret(name: string, required: boolean): string | undefined {
+    const text = this.text(name);
+    if (text === undefined && required) this.faults.push(`${name} is missing; set it, or CONVEYOR_INSECURE_DEV=true on a machine of your own`);
+    return text;
+  }
+}
+
+/**
+ * Reads the environment (facts of each variable: `docs/plugin-authors.md`).
+ *
+ * @throws {SettingsError} Names every variable that is wrong or missing.
+ */
+export function readSettings(env: NodeJS.ProcessEnv = process.env, defaultPort = 9400): PluginSettings {
+  const reader = new Reader(env);
+  const port = listenPort(reader, defaultPort);
+  const secured = !reader.flag('CONVEYOR_INSECURE_DEV');
+  const settings: PluginSettings = {
+    bind: reader.text('CONVEYOR_BIND') ?? '0.0.0.0',
+    port,
+    advertised: {
+      host: reader.text('PLUGIN_PULL_ADVERTISED_HOST') ?? '127.0.0.1',
+      port: reader.port('PLUGIN_PULL_ADVERTISED_PORT', port),
+    },
+    healthPort: reader.optionalWhole('PLUGIN_HEALTH_HTTP_PORT', 65_535),
+    publicationVersion: reader.text('PLUGIN_PUBLICATION_VERSION'),
+    publication: {
+      enabled: !reader.flag('PLUGIN_MANAGER_MANIFEST_ON_INIT_DISABLED'),
+      host: reader.text('PLUGIN_MANAGER_RPC_HOST') ?? '127.0.0.1',
+      port: reader.port('PLUGIN_MANAGER_RPC_PORT', 4016),
+      token: reader.secret('PLUGIN_MANAGER_INGRESS_TOKEN', secured),
+      maxAttempts: reader.whole('PLUGIN_MANAGER_MANIFEST_ON_INIT_MAX_ATTEMPTS', 30),
+      retryBaseMs: reader.whole('PLUGIN_MANAGER_MANIFEST_ON_INIT_RETRY_BASE_MS', 2_000),
+    },
+    controlPlane: {
+      host: reader.text('CONTROL_PLANE_TCP_HOST') ?? reader.text('RUNTIME_ENGINE_TCP_HOST') ?? '127.0.0.1',
+      port: reader.port('RUNTIME_CONTROL_PLANE_TCP_PORT', 4021),
+      key: reader.secret('PLUGIN_CONTROL_PLANE_KEY', secured),
+    },
+    steps: {
+      ack: !reader.flag('DISABLE_RUNTIME_STEP_ACK'),
+      heartbeatMs: reader.whole('PLUGIN_HEARTBEAT_MS', 10_000),
+      maxInFlight: Math.max(1, reader.whole('PLUGIN_MAX_IN_FLIGHT', 256)),
+    },
+    drainMs: reader.whole('PLUGIN_DRAIN_MS', 30_000),
+    maxFrame: reader.whole('CONVEYOR_MAX_FRAME_BYTES', DEFAULT_MAX_FRAME),
+  };
+  if (settings.healthPort === port && port !== 0) {
+    reader.faults.push(`PLUGIN_HEALTH_HTTP_PORT=${port} is also the TCP port; give them different ports`);
+  }
+  if (reader.faults.length > 0) throw new SettingsError(reader.faults);
+  return settings;
+}
+
+/** The first that is set, in the order that existing plugins use. */
+function listenPort(reader: Reader, fallback: number): number {
+  const ports = ['PLUGIN_TCP_PORT', 'EXECUTOR_TCP_PORT', 'PORT'].map((name) => reader.optionalWhole(name, 65_535));
+  return ports.find((port) => port !== undefined) ?? fallback;
+}
