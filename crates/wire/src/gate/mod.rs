@@ -4,7 +4,10 @@
 mod allow;
 mod credential;
 mod proxy;
+mod proxy_header;
 
 pub use allow::AllowList;
 pub use credential::{Credentials, Verdict, credential_in};
 pub use proxy::TrustProxy;
+pub(crate) use proxy_header::{FIXED_BYTES, Fixed};
+pub use proxy_header::{ProxyHeaderError, parse_proxy_header};

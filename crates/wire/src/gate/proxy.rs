@@ -7,7 +7,8 @@ use std::{
     str::FromStr,
 };
 
-/// Peers whose `X-Forwarded-For` is believed.
+/// Peers whose word about the client's address is believed: `X-Forwarded-For` over HTTP, the PROXY
+/// protocol over TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TrustProxy {
     /// Nobody's: the header is not read.
@@ -34,6 +35,14 @@ impl FromStr for TrustProxy {
 }
 
 impl TrustProxy {
+    /// Is this peer's word believed?
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Peers(trusted) => trusted.allows(peer),
+        }
+    }
+
     /// The one address to judge. `forwarded` are the values of all `X-Forwarded-For` lines in the
     /// order of the request; they are read from right to left up to the first hop that is not
     /// trusted.

@@ -1,6 +1,6 @@
 //! The accept loop: who gets a connection.
 
-use super::{Context, Handler, Peer, Refusal, connection};
+use super::{Context, Handler, Peer, Refusal, connection, proxied};
 use crate::{acceptor::Acceptor, packet, socket};
 use contract::{ErrorCode, RpcError};
 use std::{
@@ -10,6 +10,7 @@ use std::{
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
+    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -44,11 +45,9 @@ fn admit<H: Handler>(
     connections_stop: &CancellationToken,
 ) {
     let peer = Peer { address: socket.ip().to_canonical(), socket };
-    if !context.allow.allows(peer.address) {
-        let error = RpcError::new(
-            ErrorCode::ForbiddenAddress,
-            format!("the address {} is not in the allowlist of this service", peer.address),
-        );
+    let is_proxy = context.proxy_protocol.trusts(peer.address);
+    // Behind a proxy it is the conveyed address that is judged, when it is known.
+    if !is_proxy && let Err(error) = judge(context, peer) {
         return refuse(context, &stream, peer, Refusal::AddressNotAllowed, &error);
     }
     let Ok(slot) = Arc::clone(slots).try_acquire_owned() else {
@@ -63,21 +62,56 @@ fn admit<H: Handler>(
         tracing::debug!(server = context.name, peer = %peer.socket, error = %error, "connection was gone at once");
         return;
     }
-    let serving = connection::serve(
-        Arc::clone(context),
+    let arrival = Arrival {
         stream,
         peer,
-        accept_stop.clone(),
-        connections_stop.child_token(),
-    );
-    context.tasks.spawn(async move {
-        serving.await;
+        connected: Instant::now(),
+        accept_stop: accept_stop.clone(),
+        stop: connections_stop.child_token(),
+    };
+    let context = Arc::clone(context);
+    let tasks = context.tasks.clone();
+    tasks.spawn(async move {
+        let _open = context.stats.open_connection();
+        let arrival = match is_proxy {
+            true => proxied::identify(&context, arrival).await,
+            false => Some(arrival),
+        };
+        if let Some(arrival) = arrival {
+            connection::serve(Arc::clone(&context), arrival).await;
+        }
         drop(slot);
     });
 }
 
+/// A connection that was let in.
+pub(super) struct Arrival {
+    pub(super) stream: TcpStream,
+    pub(super) peer: Peer,
+    pub(super) connected: Instant,
+    pub(super) accept_stop: CancellationToken,
+    pub(super) stop: CancellationToken,
+}
+
+/// May this address connect?
+pub(super) fn judge<H>(context: &Context<H>, peer: Peer) -> Result<(), RpcError> {
+    if context.allow.allows(peer.address) {
+        return Ok(());
+    }
+    Err(RpcError::new(
+        ErrorCode::ForbiddenAddress,
+        format!("the address {} is not in the allowlist of this service", peer.address),
+    ))
+}
+
 /// Closes at once, with one error frame if the socket takes it without waiting.
-fn refuse<H>(context: &Context<H>, stream: &TcpStream, peer: Peer, reason: Refusal, error: &RpcError) {
+pub(super) fn refuse<H>(
+    context: &Context<H>,
+    stream: &TcpStream,
+    peer: Peer,
+    reason: Refusal,
+    error: &RpcError,
+) {
     // Straight to the socket: the runtime does not know yet that it is ready. Its send buffer is
     // empty; should it not take the frame, closing says enough.
     let _ = socket2::SockRef::from(stream).send(&packet::write_refusal(error));

@@ -1,8 +1,8 @@
 //! One connection: reads frames until it ends, then ends it in good order.
 
 use super::{
-    Context, Handler, Limits, Peer, Refusal,
-    accept::log_refusal,
+    Context, Handler, Limits, Refusal,
+    accept::{Arrival, log_refusal},
     answer::{self, Replies},
 };
 use crate::{
@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use contract::{ErrorCode, RpcError};
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
-    net::{TcpStream, tcp::OwnedReadHalf},
+    net::tcp::OwnedReadHalf,
     sync::Semaphore,
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
@@ -81,14 +81,8 @@ struct Connection<H> {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve<H: Handler>(
-    context: Arc<Context<H>>,
-    stream: TcpStream,
-    peer: Peer,
-    accept_stop: CancellationToken,
-    stop: CancellationToken,
-) {
-    let _open = context.stats.open_connection();
+pub(super) async fn serve<H: Handler>(context: Arc<Context<H>>, arrival: Arrival) {
+    let Arrival { stream, peer, connected, accept_stop, stop } = arrival;
     let account = Account::new(Arc::clone(&context.budget));
     // Nothing is held yet, which every budget allows.
     let Ok(buffered) = account.hold(0) else { return };
@@ -101,7 +95,7 @@ pub(super) async fn serve<H: Handler>(
         account,
         buffered,
         in_flight: Arc::new(Semaphore::new(context.limits.max_in_flight.max(1) as usize)),
-        connected: Instant::now(),
+        connected,
         frame: None,
         next_read: FIRST_READ,
         accept_stop,

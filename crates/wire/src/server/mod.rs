@@ -9,12 +9,13 @@ mod accept;
 mod answer;
 mod connection;
 mod limits;
+mod proxied;
 mod stats;
 
 pub use limits::Limits;
 pub use stats::{Refusal, Stats};
 
-use crate::{AllowList, Error, budget::Budget, socket};
+use crate::{AllowList, Error, TrustProxy, budget::Budget, socket};
 use contract::{Json, RpcError};
 use futures::stream::BoxStream;
 use std::{
@@ -59,8 +60,8 @@ pub struct Request {
 /// Who is at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The address to judge; IPv4-mapped addresses as IPv4. It is the socket's until a PROXY
-    /// protocol header may say otherwise.
+    /// The address to judge; IPv4-mapped addresses as IPv4. It is the socket's, or the one
+    /// that a trusted proxy conveys.
     pub address: IpAddr,
     /// The socket's other end.
     pub socket: SocketAddr,
@@ -111,8 +112,11 @@ pub struct ServerConfig {
     pub name: &'static str,
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
-    /// Who may connect; judged before a byte is read.
+    /// Who may connect; judged before a frame is read.
     pub allow: AllowList,
+    /// Proxies that begin each connection with a PROXY protocol v2 header: they must, and the
+    /// address that they convey is judged. Everybody else's bytes are frames.
+    pub proxy_protocol: TrustProxy,
     /// Bounds.
     pub limits: Limits,
 }
@@ -120,7 +124,13 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// A server that everyone may use, with the default limits.
     pub fn new(name: &'static str, address: SocketAddr) -> Self {
-        Self { name, address, allow: AllowList::default(), limits: Limits::default() }
+        Self {
+            name,
+            address,
+            allow: AllowList::default(),
+            proxy_protocol: TrustProxy::Nobody,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -138,6 +148,7 @@ struct Context<H> {
     name: &'static str,
     handler: Arc<H>,
     allow: AllowList,
+    proxy_protocol: TrustProxy,
     limits: Limits,
     stats: Arc<Stats>,
     budget: Arc<Budget>,
@@ -151,7 +162,7 @@ impl<H: Handler> Server<H> {
     /// # Errors
     /// [`Error::Bind`] when the address cannot be listened on.
     pub fn bind(config: ServerConfig, handler: Arc<H>) -> Result<Self, Error> {
-        let ServerConfig { name, address, allow, limits } = config;
+        let ServerConfig { name, address, allow, proxy_protocol, limits } = config;
         let refused = |source| Error::Bind { address, source };
         let listener = socket::listen(address).map_err(refused)?;
         let local_addr = listener.local_addr().map_err(refused)?;
@@ -165,7 +176,16 @@ impl<H: Handler> Server<H> {
         }
         let budget = Budget::new(limits.max_buffered_bytes);
         let stats = Arc::new(Stats::new(Arc::clone(&budget)));
-        let context = Context { name, handler, allow, limits, stats, budget, tasks: TaskTracker::new() };
+        let context = Context {
+            name,
+            handler,
+            allow,
+            proxy_protocol,
+            limits,
+            stats,
+            budget,
+            tasks: TaskTracker::new(),
+        };
         Ok(Self { listener, local_addr, context })
     }
 

@@ -32,11 +32,13 @@ pub enum Refusal {
     BufferBudget,
     /// The peer does not take its replies.
     WriteQueue,
+    /// A trusted proxy did not say in time, or not in good form, for whom it connects.
+    ProxyHeader,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AddressNotAllowed,
         Self::TooManyConnections,
         Self::FirstByteTimeout,
@@ -46,6 +48,7 @@ impl Refusal {
         Self::Malformed,
         Self::BufferBudget,
         Self::WriteQueue,
+        Self::ProxyHeader,
     ];
 
     /// The reason as a metric's label.
@@ -60,6 +63,7 @@ impl Refusal {
             Self::Malformed => "malformed",
             Self::BufferBudget => "buffer_budget",
             Self::WriteQueue => "write_queue",
+            Self::ProxyHeader => "proxy_header",
         }
     }
 }

@@ -7,5 +7,6 @@ mod client;
 mod common;
 mod http_listener;
 mod limits;
+mod proxied;
 mod server;
 mod vectors;
