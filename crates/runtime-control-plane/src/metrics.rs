@@ -96,9 +96,11 @@ impl Metrics {
         registry.register("build", "The program", build);
     }
 
-    /// Exports the counters that the TCP server and the gate keep themselves.
-    pub(crate) fn export(&self, tcp: Arc<Stats>, credentials: Option<Arc<Credentials>>) {
-        self.registry.write().register_collector(Box::new(Kept { tcp, credentials }));
+    /// Exports the counters that the doors and the gate keep themselves.
+    pub(crate) fn export(&self, tcp: Arc<Stats>, http: Arc<Stats>, credentials: Option<Arc<Credentials>>) {
+        self.registry
+            .write()
+            .register_collector(Box::new(Kept { doors: [("tcp", tcp), ("http", http)], credentials }));
     }
 
     pub(crate) fn report(
@@ -133,39 +135,55 @@ impl Metrics {
 /// Counters that live elsewhere, read at each scrape.
 #[derive(Debug)]
 struct Kept {
-    tcp: Arc<Stats>,
+    doors: [(&'static str, Arc<Stats>); 2],
     credentials: Option<Arc<Credentials>>,
 }
+
+/// A number that every door keeps: its name, its meaning, and how to read it.
+type Number = (&'static str, &'static str, fn(&Stats) -> u64);
+
+const COUNTERS: [Number; 4] = [
+    ("connections_accepted", "Connections that came, by door", Stats::accepted),
+    ("requests", "Requests, by door", Stats::requests),
+    ("events", "Messages that want no answer, by door", Stats::events),
+    ("handler_panics", "Handlers that panicked, by door", Stats::panics),
+];
+
+const GAUGES: [Number; 2] = [
+    ("connections_open", "Open connections, by door", Stats::open),
+    ("buffered_bytes", "Bytes that connections hold, by door", Stats::buffered_bytes),
+];
 
 impl Collector for Kept {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let previous = self.credentials.as_ref().map_or(0, |credentials| credentials.previous_uses());
-        for (name, help, value) in [
-            ("tcp_connections_accepted", "TCP connections that came", self.tcp.accepted()),
-            ("tcp_requests", "TCP requests", self.tcp.requests()),
-            ("tcp_events", "TCP events", self.tcp.events()),
-            ("tcp_handler_panics", "Handlers that panicked", self.tcp.panics()),
-            ("previous_key_uses", "Uses of the key before the rotation", previous),
-        ] {
-            let counter = ConstCounter::new(value);
-            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
-        }
-        for (name, help, value) in [
-            ("tcp_connections_open", "Open TCP connections", self.tcp.open()),
-            ("tcp_buffered_bytes", "Bytes that TCP connections hold", self.tcp.buffered_bytes()),
-        ] {
-            let gauge = ConstGauge::new(value);
-            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
-        }
-        let mut refusals = encoder.encode_descriptor(
-            "tcp_connections_refused",
-            "TCP connections refused or closed, by reason",
+        let previous = ConstCounter::new(previous);
+        let help = "Uses of the key before the rotation";
+        previous.encode(encoder.encode_descriptor(
+            "previous_key_uses",
+            help,
             None,
             MetricType::Counter,
-        )?;
-        for reason in Refusal::ALL {
-            let counter = ConstCounter::new(self.tcp.refused(reason));
-            counter.encode(refusals.encode_family(&[("reason", reason.as_str())])?)?;
+        )?)?;
+        for (name, help, read) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (door, stats) in &self.doors {
+                ConstCounter::new(read(stats)).encode(family.encode_family(&[("door", *door)])?)?;
+            }
+        }
+        for (name, help, read) in GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (door, stats) in &self.doors {
+                ConstGauge::new(read(stats)).encode(family.encode_family(&[("door", *door)])?)?;
+            }
+        }
+        let help = "Connections refused or closed, by door and reason";
+        let mut family = encoder.encode_descriptor("connections_refused", help, None, MetricType::Counter)?;
+        for (door, stats) in &self.doors {
+            for reason in Refusal::ALL {
+                let labels = [("door", *door), ("reason", reason.as_str())];
+                ConstCounter::new(stats.refused(reason)).encode(family.encode_family(&labels)?)?;
+            }
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::{
     access::Access,
     dispatch::{CatalogueCache, DispatchStops, Dispatcher},
     engine::Engine,
-    http::{self, BodyBudget, HttpDoor, HttpLimits},
+    http::{self, BodyBudget, HttpDoor},
     metrics::Metrics,
     readiness::Readiness,
     reports::Reports,
@@ -14,7 +14,6 @@ use crate::{
 use queue::{Queue, Topic};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// The last part of a stop is for the doors: reports under way are answered.
@@ -23,8 +22,7 @@ const LAST_PART: u32 = 6;
 /// Everything bound, nothing running.
 #[derive(Debug)]
 pub struct Service {
-    http: TcpListener,
-    http_address: SocketAddr,
+    http: wire::HttpListener,
     tcp: wire::Server<TcpDoor>,
     door: Arc<HttpDoor>,
     dispatcher: Dispatcher,
@@ -32,7 +30,6 @@ pub struct Service {
     queue: Queue,
     stops: Stops,
     drain_timeout: Duration,
-    limits: HttpLimits,
 }
 
 /// The steps of a stop.
@@ -71,18 +68,24 @@ impl Service {
             max_connections: settings.max_connections,
             ..wire::Limits::default()
         };
+        let address = SocketAddr::new(settings.bind, settings.tcp_port);
         let config = wire::ServerConfig {
-            name: "runtime-control-plane",
-            address: SocketAddr::new(settings.bind, settings.tcp_port),
             allow: settings.allow.clone(),
+            proxy_protocol: settings.proxy_protocol.clone(),
             limits: limits.clone(),
+            ..wire::ServerConfig::new("runtime-control-plane", address)
         };
         let tcp = wire::Server::bind(config, Arc::new(tcp_door))?;
-        metrics.export(tcp.stats(), access.credentials());
-        let address = SocketAddr::new(settings.bind, settings.http_port);
-        let refused = |source| Error::BindHttp { address, source };
-        let http = TcpListener::bind(address).await.map_err(refused)?;
-        let http_address = http.local_addr().map_err(refused)?;
+        let http = wire::HttpListener::bind(wire::HttpConfig {
+            name: "runtime-control-plane-http",
+            address: SocketAddr::new(settings.bind, settings.http_port),
+            limits: wire::HttpLimits {
+                max_connections: settings.max_connections,
+                head_timeout: limits.first_byte_timeout,
+                ..wire::HttpLimits::default()
+            },
+        })?;
+        metrics.export(tcp.stats(), http.stats(), access.credentials());
         let catalogue = Arc::new(CatalogueCache::new(storage.clone()));
         let door = HttpDoor {
             access,
@@ -107,7 +110,6 @@ impl Service {
         );
         Ok(Self {
             http,
-            http_address,
             tcp,
             door: Arc::new(door),
             dispatcher,
@@ -115,16 +117,12 @@ impl Service {
             queue,
             stops,
             drain_timeout: settings.drain_timeout,
-            limits: HttpLimits {
-                max_connections: settings.max_connections,
-                head_timeout: limits.first_byte_timeout,
-            },
         })
     }
 
     /// Where it listens: `http` and `tcp`.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        vec![("http", self.http_address), ("tcp", self.tcp.local_addr())]
+        vec![("http", self.http.local_addr()), ("tcp", self.tcp.local_addr())]
     }
 
     /// Serves until `stop`. Then no task is taken any more, deliveries and reports under way are
@@ -133,36 +131,17 @@ impl Service {
     /// # Errors
     /// [`Error::Queue`] when the queue cannot be subscribed to.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let Self {
-            http,
-            http_address,
-            tcp,
-            door,
-            dispatcher,
-            catalogue,
-            queue,
-            stops,
-            drain_timeout,
-            limits,
-        } = self;
+        let Self { http, tcp, door, dispatcher, catalogue, queue, stops, drain_timeout } = self;
         let notices = queue.subscribe(Topic::Catalogue).await?;
         tracing::info!(
             event = "control_plane_started",
-            http = %http_address,
+            http = %http.local_addr(),
             tcp = %tcp.local_addr(),
             "the control plane listens"
         );
-        let metrics = Arc::clone(&door.metrics);
         let doors = async {
             tokio::join!(
-                http::serve(
-                    http,
-                    http::router(door),
-                    limits,
-                    metrics,
-                    stops.doors.clone(),
-                    stops.dispatch.cut.clone()
-                ),
+                http.run(http::router(door), stops.doors.clone(), stops.dispatch.cut.clone()),
                 tcp.run(stops.doors.clone(), stops.dispatch.cut.clone()),
             )
         };

@@ -32,6 +32,8 @@ pub struct Settings {
     pub allow: AllowList,
     /// Whose `X-Forwarded-For` is believed (HTTP).
     pub trust_proxy: TrustProxy,
+    /// Proxies that begin each TCP connection with a PROXY protocol v2 header.
+    pub proxy_protocol: TrustProxy,
     /// The secret-manager's TCP door.
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
@@ -165,6 +167,15 @@ impl Settings {
                     "CIDR list",
                     "false",
                     "Whose X-Forwarded-For is believed: false, true (loopback and private peers) or a CIDR list.",
+                )
+                .unwrap_or_default(),
+            proxy_protocol: reader
+                .list(
+                    "PLUGIN_CONTROL_PLANE_PROXY_PROTOCOL",
+                    "CIDR list",
+                    "false",
+                    "Proxies that begin each TCP connection with a PROXY protocol v2 header: false, true (loopback and \
+                     private peers) or a CIDR list.",
                 )
                 .unwrap_or_default(),
             secret_manager: reader

@@ -2,10 +2,8 @@
 //! operators.
 
 mod body;
-mod server;
 
 pub(crate) use body::BodyBudget;
-pub(crate) use server::{HttpLimits, serve};
 
 use crate::{
     access::Access,
@@ -29,8 +27,8 @@ use contract::{
     report::{ReportKind, ReportOutcome, StepReportOutcomes},
 };
 use serde::{Deserialize, Serialize};
-use server::PeerAddress;
 use std::sync::Arc;
+use wire::HttpPeer;
 
 /// The key's own header; `Authorization: Bearer` serves as well.
 const KEY_HEADER: &str = "x-plugin-control-plane-key";
@@ -81,7 +79,7 @@ pub(crate) fn router(door: Arc<HttpDoor>) -> Router {
 /// Lets a request through whose address, judged behind trusted proxies, is in the allowlist.
 async fn need_address(State(door): State<Arc<HttpDoor>>, request: Request, next: Next) -> Response {
     // The server puts it into every request.
-    let Some(PeerAddress(peer)) = request.extensions().get().copied() else {
+    let Some(HttpPeer(peer)) = request.extensions().get().copied() else {
         return refusal(&RpcError::new(ErrorCode::Internal, "the request has no peer address"));
     };
     let forwarded: Vec<_> = request
