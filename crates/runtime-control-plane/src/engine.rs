@@ -98,14 +98,21 @@ impl Engine {
     }
 
     /// Tells how a dispatch ended.
-    pub(crate) async fn dispatch_outcome(&self, outcome: &DispatchOutcome) -> Result<Json, CallError> {
+    ///
+    /// # Errors
+    /// What the engine answered, or `engine_unavailable`.
+    pub(crate) async fn dispatch_outcome(&self, outcome: &DispatchOutcome) -> Result<(), RpcError> {
         let data = Outcome {
             token: self.token(),
             execution_id: outcome.execution_id,
             run_id: outcome.run_id,
             outcome: &outcome.outcome,
         };
-        self.call(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data).await
+        match self.call(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data).await {
+            Ok(ReportOutcome::Ok(_)) => Ok(()),
+            Ok(ReportOutcome::Err(error)) => Err(error),
+            Err(error) => Err(error.to_rpc(ErrorCode::EngineUnavailable, "the engine")),
+        }
     }
 
     /// The engine's metrics page.

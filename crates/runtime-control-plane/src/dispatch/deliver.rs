@@ -195,7 +195,7 @@ impl Dispatcher {
         let mut tries = 0;
         while let Err(error) = self.engine.dispatch_outcome(&outcome).await {
             // Superseded or ended: it needs not know any more.
-            if !error.retryable() || !retry::pause(tries, &self.stops.cut).await {
+            if !error.retryable || !retry::pause(tries, &self.stops.cut).await {
                 tracing::debug!(
                     event = "dispatch_outcome_unheard",
                     execution_id = %attempt.execution_id,

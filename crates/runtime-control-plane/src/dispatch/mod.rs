@@ -146,7 +146,7 @@ impl Dispatcher {
                 None => return,
                 Some(Ok(items)) => {
                     failures = 0;
-                    items.iter().for_each(|item| self.admit(window, item));
+                    self.admit(window, &items).await;
                     self.endpoints.evict_idle();
                 }
                 Some(Err(error)) => {
@@ -162,23 +162,34 @@ impl Dispatcher {
         }
     }
 
-    fn admit(&self, window: &Arc<Window>, item: &str) {
-        let task: Task = match serde_json::from_str(item) {
-            Ok(task) => task,
-            Err(error) => {
-                self.metrics.dispatch("unreadable", "");
-                tracing::error!(event = "task_unreadable", error = %error, "a task on the lane cannot be read");
-                return;
+    /// Lets what was taken into the window.
+    async fn admit(&self, window: &Arc<Window>, items: &[String]) {
+        let mut tasks: Vec<(Task, usize)> = Vec::with_capacity(items.len());
+        for item in items {
+            match serde_json::from_str(item) {
+                Ok(task) => tasks.push((task, item.len())),
+                Err(error) => {
+                    self.metrics.dispatch("unreadable", "");
+                    tracing::error!(event = "task_unreadable", error = %error, "a task on the lane cannot be read");
+                }
             }
-        };
-        let execution_id = task.execution_id;
-        if window.admit(self.target(&task), task, item.len()) == Admission::Full {
-            self.metrics.dispatch("backlog_full", "");
-            tracing::debug!(
-                event = "backlog_full",
-                execution_id = %execution_id,
-                "the backlog of the task's endpoint is full; the engine's sweep publishes it again"
-            );
+        }
+        // Tasks of a plugin that was published just now need the window of its endpoint too.
+        if tasks.iter().any(|(task, _)| self.target(task).is_none())
+            && let Err(error) = self.catalogue.refresh().await
+        {
+            tracing::debug!(event = "catalogue_unreadable", error = %error, "policy will look again");
+        }
+        for (task, bytes) in tasks {
+            let execution_id = task.execution_id;
+            if window.admit(self.target(&task), task, bytes) == Admission::Full {
+                self.metrics.dispatch("backlog_full", "");
+                tracing::debug!(
+                    event = "backlog_full",
+                    execution_id = %execution_id,
+                    "the backlog of the task's endpoint is full; the engine's sweep publishes it again"
+                );
+            }
         }
     }
 

@@ -1,0 +1,10 @@
+//! The whole service over real sockets, with scripted neighbours: engine, plugins, secret-manager.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod access;
+mod dispatch;
+mod outcomes;
+mod pages;
+mod reports;
+mod stop;
+mod world;
