@@ -2,7 +2,7 @@
 
 use crate::{Error, Settings, app::App, http};
 use queue::Queue;
-use std::{future::IntoFuture, net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -50,16 +50,7 @@ impl Service {
     /// [`Error::Serve`] when the listener fails for good.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         tracing::info!(event = "api_started", address = %self.address, "api listens");
-        let streams = self.app.stop.clone();
-        let router = http::router(self.app);
-        let graceful = {
-            let stop = stop.clone();
-            async move {
-                stop.cancelled().await;
-                streams.cancel();
-            }
-        };
-        let serving = axum::serve(self.listener, router).with_graceful_shutdown(graceful).into_future();
+        let serving = http::serve(self.listener, self.app, stop.clone());
         tokio::select! {
             served = serving => served.map_err(Error::Serve),
             () = drain_deadline(&stop) => {

@@ -1,1 +1,37 @@
-fn main() {}
+//! The `conveyor` binary: services put together in one process or many, and the commands of people.
+//! It holds no business rule: those are the services', which it only reads settings for, binds in
+//! the order of their dependencies and runs under one supervisor.
+
+mod cli;
+mod client;
+mod commands;
+mod compose;
+mod credentials;
+mod document;
+mod failure;
+mod logs;
+mod platform;
+mod profile;
+mod services;
+mod signals;
+mod source;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    // One TLS provider for every client and server of the process; a second call changes nothing.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("conveyor: the runtime cannot start: {error}");
+            return ExitCode::from(1);
+        }
+    };
+    match runtime.block_on(commands::run(cli)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

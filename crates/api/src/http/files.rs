@@ -5,7 +5,7 @@ use crate::{
     http::{
         extract::{Caller, Named, OfProcess, Payload},
         problem::{Answer, ErrorBody, Problem, json},
-        processes::owned,
+        processes::owned_head,
     },
 };
 use axum::{
@@ -57,7 +57,7 @@ pub(crate) async fn upload(
     OfProcess(process_id): OfProcess,
     payload: Payload,
 ) -> Answer<Response> {
-    owned(&app, &caller, process_id).await?;
+    owned_head(&app, &caller, process_id).await?;
     let file: NewFile = payload.read()?;
     drop(payload);
     let (media_type, bytes) = decode(&file)?;

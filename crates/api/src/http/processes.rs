@@ -21,7 +21,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc};
 use storage::{
-    processes::{ProcessDraft, StoredProcess},
+    processes::{ProcessDraft, ProcessRow, StoredProcess},
     users::Principal,
 };
 use utoipa::IntoParams;
@@ -144,7 +144,7 @@ pub(crate) async fn replace(
     headers: HeaderMap,
     payload: Payload,
 ) -> Answer<Response> {
-    let stored = owned(&app, &caller, id).await?.process;
+    let stored = owned_head(&app, &caller, id).await?;
     if let Some(wanted) = headers.get(header::IF_MATCH)
         && wanted.as_bytes() != format!("\"{}\"", stored.revision).as_bytes()
     {
@@ -169,7 +169,7 @@ pub(crate) async fn delete(
     Caller(caller): Caller,
     OfProcess(id): OfProcess,
 ) -> Answer<StatusCode> {
-    owned(&app, &caller, id).await?;
+    owned_head(&app, &caller, id).await?;
     let at = app.storage.now().await?;
     if app.storage.processes().delete(id, at).await? {
         tracing::info!(event = "process_deleted", process_id = %id, "process deleted");
@@ -179,10 +179,17 @@ pub(crate) async fn delete(
 }
 
 /// The process, when it is the caller's workspace's.
-pub(crate) async fn owned(app: &App, caller: &Principal, id: ProcessId) -> Answer<StoredProcess> {
+async fn owned(app: &App, caller: &Principal, id: ProcessId) -> Answer<StoredProcess> {
     let stored = app.storage.processes().get(id).await?;
     stored
         .filter(|stored| stored.process.workspace_id == caller.workspace_id)
+        .ok_or_else(|| Problem::not_found("process", id))
+}
+
+/// The process's head, when it is the caller's workspace's.
+pub(crate) async fn owned_head(app: &App, caller: &Principal, id: ProcessId) -> Answer<ProcessRow> {
+    let head = app.storage.processes().head(id).await?;
+    head.filter(|head| head.workspace_id == caller.workspace_id)
         .ok_or_else(|| Problem::not_found("process", id))
 }
 

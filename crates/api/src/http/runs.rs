@@ -5,7 +5,7 @@ use crate::{
     http::{
         extract::{Asked, Caller, OfProcess, OfRun, OfStep, Payload, idempotency_key, traceparent},
         problem::{Answer, ErrorBody, Problem, json},
-        processes::owned,
+        processes::owned_head,
         views::{History, RunFull, RunPage, RunResult, Started},
     },
 };
@@ -74,7 +74,7 @@ async fn start(
     headers: &HeaderMap,
     payload: &Payload,
 ) -> Answer<Response> {
-    owned(app, caller, process_id).await?;
+    owned_head(app, caller, process_id).await?;
     let payload: IndexMap<String, Json> =
         if payload.is_empty() { IndexMap::new() } else { payload.read()? };
     let request = RunStart {

@@ -1,0 +1,36 @@
+//! `conveyor serve SERVICE…`
+
+use crate::{
+    cli::Serve,
+    compose::{self, Plan},
+    failure::Failure,
+    profile::Profile,
+    signals::terminated,
+};
+use ::config::Environment;
+use std::collections::BTreeSet;
+use tokio_util::sync::CancellationToken;
+
+/// Serves these services until the process is told to end.
+pub(super) async fn serve(args: Serve) -> Result<(), Failure> {
+    let services: BTreeSet<_> = args.services.into_iter().collect();
+    let profile = if services.len() == 1 { Profile::single() } else { Profile::several() };
+    let plan = Plan::read(&Environment, profile, &services)?;
+    let platform = Box::pin(compose::bind(plan)).await?;
+    for listening in &platform.listening {
+        tracing::info!(event = "listening", service = listening.service.as_str(), door = listening.door, address = %listening.address, "listening");
+    }
+    until_told(platform).await
+}
+
+/// Serves until a signal comes.
+pub(super) async fn until_told(platform: compose::Platform) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        terminated().await;
+        tracing::info!(event = "stopping", "told to stop; what is under way may end");
+        told.cancel();
+    });
+    Ok(platform.run(stop).await?)
+}

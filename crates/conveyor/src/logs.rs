@@ -1,0 +1,30 @@
+//! Logs go to standard error; results of commands go to standard output.
+
+use crate::failure::Failure;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging with `CONVEYOR_LOG` (a filter such as `info` or `warn,runtime_engine=debug`) and
+/// `CONVEYOR_LOG_FORMAT` (`text` or `json`).
+///
+/// # Errors
+/// When a variable cannot be understood.
+pub(crate) fn start(default_level: &str) -> Result<(), Failure> {
+    let filter = set("CONVEYOR_LOG").unwrap_or_else(|| default_level.to_owned());
+    let filter = EnvFilter::try_new(&filter).map_err(|error| {
+        Failure::invalid(format!("CONVEYOR_LOG={filter:?} is no log filter: {error}; use for example info"))
+    })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match set("CONVEYOR_LOG_FORMAT").as_deref() {
+        None | Some("text") => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+        Some("json") => builder.json().flatten_event(true).init(),
+        Some(other) => {
+            return Err(Failure::invalid(format!("CONVEYOR_LOG_FORMAT={other:?} is neither text nor json")));
+        }
+    }
+    Ok(())
+}
+
+fn set(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|text| !text.trim().is_empty())
+}
