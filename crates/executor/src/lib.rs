@@ -1,1 +1,16 @@
-//! executor
+//! The executor: takes tasks of the built-in nodes from the executor lane, does them, and reports
+//! through the control plane (protocol sections 5 and 7).
+//!
+//! It reaches neither the database nor the engine nor secret-manager. A lane is a hint, so several
+//! executors may take one task: each says in its ack who it is, and only the one whose ack counts
+//! does the work.
+
+mod error;
+mod nodes;
+mod service;
+mod settings;
+mod take;
+
+pub use error::Error;
+pub use service::Service;
+pub use settings::Settings;

@@ -5,18 +5,19 @@ use std::time::Duration;
 
 /// The pauses of one sequence of failures.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     ceiling: Duration,
     longest: Duration,
 }
 
 impl Backoff {
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+    /// Pauses whose ceiling grows from `first` to `longest`.
+    pub fn new(first: Duration, longest: Duration) -> Self {
         Self { ceiling: first.clamp(Duration::from_millis(1), longest), longest }
     }
 
     /// A random pause up to a ceiling that doubles from `first` to `longest`.
-    pub(crate) fn next_pause(&mut self) -> Duration {
+    pub fn next_pause(&mut self) -> Duration {
         let ceiling = self.ceiling;
         self.ceiling = (ceiling * 2).min(self.longest);
         rand::random_range(Duration::from_millis(1)..=ceiling)

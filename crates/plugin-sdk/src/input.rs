@@ -191,6 +191,17 @@ mod tests {
     }
 
     #[test]
+    fn raw_values_can_be_fields_and_whole_inputs() {
+        #[derive(Deserialize)]
+        struct Raw {
+            value: Option<Json>,
+        }
+        let given = values(json!({"value": {"a": [1, "x"]}}));
+        assert_eq!(read::<Raw>(&given).unwrap().value.unwrap().text(), given["value"].text());
+        assert_eq!(read::<Values>(&given).unwrap(), given);
+    }
+
+    #[test]
     fn outputs_are_an_object_or_nothing() {
         assert!(write(&()).unwrap().is_empty());
         assert!(write(&5).is_err());

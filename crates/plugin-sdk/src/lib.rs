@@ -30,8 +30,8 @@
 //!
 //! What the platform may rely on is done here: publication with retries, batch pull, delivery,
 //! acknowledgement, heartbeats, results that are sent until they are answered, and draining on
-//! SIGTERM (protocol sections 3 and 4). [`reporter`] is the part of it that the platform's own
-//! executor uses too.
+//! SIGTERM (protocol sections 3 and 4). [`worker`] and [`reporter`] are the parts of it that the
+//! platform's own executor uses too.
 
 mod backoff;
 mod context;
@@ -46,6 +46,7 @@ mod publish;
 pub mod reporter;
 mod settings;
 mod steps;
+pub mod worker;
 
 pub use context::Context;
 pub use contract::{ErrorCode, Json};

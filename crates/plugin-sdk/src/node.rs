@@ -95,6 +95,13 @@ pub struct RunnableNode {
     pub(crate) run: Work,
 }
 
+impl RunnableNode {
+    /// The node type.
+    pub fn node_type(&self) -> &str {
+        &self.item.node_type
+    }
+}
+
 impl fmt::Debug for RunnableNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RunnableNode").field("node_type", &self.item.node_type).finish_non_exhaustive()

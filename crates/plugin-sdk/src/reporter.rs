@@ -1,7 +1,7 @@
 //! Reports to the control plane over TCP (protocol sections 3 and 4). Plugins and the built-in
 //! executor send them in the same way.
 
-use crate::backoff::Backoff;
+pub use crate::backoff::Backoff;
 use contract::{
     ErrorCode, ExecutionId, Json, RpcError, RunId, pattern,
     report::{Receipt, ReportBody, StepError, StepReport, StepResult},

@@ -1,0 +1,7 @@
+/// Why the executor cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The HTTP client of `system.http.request` cannot be made.
+    #[error("the HTTP client cannot be made: {0}")]
+    HttpClient(#[source] reqwest::Error),
+}

@@ -1,0 +1,172 @@
+//! Where `system.http.request` may go. A name is judged by the addresses that are then connected
+//! to, so a name that changes its mind between check and use gains nothing.
+
+use reqwest::{
+    Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+};
+use std::{
+    error::Error as StdError,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+
+/// Judges addresses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Egress {
+    pub(super) allow_private: bool,
+}
+
+/// The target is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{host} leads to a loopback, private or link-local address, where requests may not go (EXECUTOR_HTTP_ALLOW_PRIVATE)"
+)]
+pub(super) struct Refused {
+    host: String,
+}
+
+impl Egress {
+    /// Judges a URL whose host is written as an address; names are judged when they are resolved.
+    pub(super) fn check(self, url: &Url) -> Result<(), Refused> {
+        let host = url.host_str().unwrap_or_default();
+        match host.trim_start_matches('[').trim_end_matches(']').parse() {
+            Ok(address) if !self.allows(address) => Err(Refused { host: host.to_owned() }),
+            _ => Ok(()),
+        }
+    }
+
+    fn allows(self, address: IpAddr) -> bool {
+        self.allow_private || is_public(address)
+    }
+}
+
+impl Resolve for Egress {
+    fn resolve(&self, name: Name) -> Resolving {
+        let egress = *self;
+        Box::pin(async move {
+            let host = name.as_str().to_owned();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            let (allowed, refused): (Vec<_>, Vec<_>) =
+                found.into_iter().partition(|address| egress.allows(address.ip()));
+            if allowed.is_empty() && !refused.is_empty() {
+                return Err(Box::new(Refused { host }) as Box<dyn StdError + Send + Sync>);
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// The refusal that is the cause of an error, if it is one.
+pub(super) fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Refused> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref() {
+            return Some(refused);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = match (a, b, c) {
+        // This network; shared by carriers; protocol assignments; benchmarks.
+        (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) => true,
+        // Reserved, and broadcast.
+        (240.., ..) => true,
+        _ => false,
+    };
+    !(special
+        || address.is_loopback()
+        || address.is_private()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation())
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match segments {
+        // NAT64 and 6to4 lead to the IPv4 address that they hold.
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => embedded(high, low),
+        // Local NAT64, discard-only, documentation, Teredo, unique local, link-local, site-local,
+        // multicast, and everything that IPv4 compatibility covers (`::` and `::1` too).
+        [0x64, 0xff9b, ..] | [0x100, 0, 0, 0, ..] | [0x2001, 0xdb8, ..] | [0x2001, 0, ..] => false,
+        [0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => false,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(url: &str) -> bool {
+        Egress { allow_private: false }.check(&url.parse().unwrap()).is_ok()
+    }
+
+    #[test]
+    fn addresses_within_are_refused_in_every_spelling() {
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f.0.0.1",
+            "0177.0.0.1",
+            "0.0.0.0",
+            "10.1.2.3",
+            "172.16.0.1",
+            "192.168.0.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "192.0.0.1",
+            "198.18.0.1",
+            "224.0.0.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "[::1]",
+            "[::]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:a00:1]",
+            "[fd00::1]",
+            "[fe80::1]",
+            "[fec0::1]",
+            "[ff02::1]",
+            "[64:ff9b::7f00:1]",
+            "[2002:7f00:1::]",
+            "[2001:db8::1]",
+            "[::7f00:1]",
+        ] {
+            assert!(!allows(&format!("http://{host}/")), "{host}");
+        }
+    }
+
+    #[test]
+    fn public_addresses_and_names_pass_this_check() {
+        for host in
+            ["1.1.1.1", "172.32.0.1", "[2606:4700::1111]", "[64:ff9b::101:101]", "example.org", "localhost"]
+        {
+            assert!(allows(&format!("http://{host}/")), "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_is_judged_by_its_addresses() {
+        let resolve = |allow_private| Egress { allow_private }.resolve("localhost".parse().unwrap());
+        let error = resolve(false).await.map(|_| ()).unwrap_err();
+        assert!(refusal(&*error).is_some());
+        assert!(resolve(true).await.unwrap().next().is_some());
+    }
+}

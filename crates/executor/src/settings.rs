@@ -1,0 +1,73 @@
+use config::Reader;
+use plugin_sdk::reporter::ReporterSettings;
+use std::time::Duration;
+
+/// How the executor works and where it reports.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Steps under way at once.
+    pub concurrency: usize,
+    /// Where reports go.
+    pub control_plane: ReporterSettings,
+    /// Pause between heartbeats of a running step.
+    pub heartbeat: Duration,
+    /// May `system.http.request` reach loopback, private and link-local addresses?
+    pub allow_private: bool,
+    /// How long running steps may take to finish and report after the stop.
+    pub drain: Duration,
+}
+
+impl Settings {
+    /// Reads and declares the variables. Faults are collected by the reader; what comes back after
+    /// a fault is only a placeholder.
+    pub fn read(reader: &mut Reader<'_>) -> Self {
+        let insecure = reader.flag(
+            "CONVEYOR_INSECURE_DEV",
+            false,
+            "Lets services start without keys and tokens; only for a machine of your own.",
+        );
+        let concurrency = reader.parsed(
+            "EXECUTOR_CONCURRENCY",
+            "steps",
+            64_usize,
+            "Steps of built-in nodes under way at once.",
+            |text| {
+                text.parse()
+                    .ok()
+                    .filter(|steps| *steps > 0)
+                    .ok_or_else(|| "is no whole number from 1 up; write digits only".to_owned())
+            },
+        );
+        Self {
+            concurrency,
+            control_plane: ReporterSettings {
+                host: reader.text(
+                    "CONTROL_PLANE_TCP_HOST",
+                    "runtime-control-plane",
+                    "Host of the control plane's TCP door.",
+                ),
+                port: reader.port("RUNTIME_CONTROL_PLANE_TCP_PORT", 3001, "TCP port of the control plane."),
+                key: reader.required_secret(
+                    "PLUGIN_CONTROL_PLANE_KEY",
+                    insecure,
+                    "Key with which plugins and executors report.",
+                ),
+            },
+            heartbeat: reader.millis(
+                "EXECUTOR_HEARTBEAT_MS",
+                10_000,
+                "Pause between heartbeats of a running step.",
+            ),
+            allow_private: reader.flag(
+                "EXECUTOR_HTTP_ALLOW_PRIVATE",
+                false,
+                "Lets system.http.request reach loopback, private and link-local addresses.",
+            ),
+            drain: reader.millis(
+                "EXECUTOR_DRAIN_MS",
+                30_000,
+                "How long running steps may take to finish and report after the stop.",
+            ),
+        }
+    }
+}

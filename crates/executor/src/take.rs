@@ -1,0 +1,107 @@
+//! From an item of the lane to a finished step.
+
+use crate::nodes::Nodes;
+use contract::{
+    ErrorCode, Millis,
+    report::{Ack, ReportBody, StepError, StepReport, StepResult},
+    task::{ExecutorTask, Task},
+};
+use plugin_sdk::{
+    RunnableNode, StepSettings,
+    reporter::{Reporter, Told},
+    worker,
+};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use uuid::Uuid;
+
+/// What every step needs.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) nodes: Nodes,
+    pub(crate) reporter: Reporter,
+    pub(crate) heartbeat: Duration,
+}
+
+impl Worker {
+    /// Does the task that an item of the lane holds, if this take of it is the one that counts.
+    pub(crate) async fn handle(&self, item: &str) {
+        let task: Task = match serde_json::from_str(item) {
+            Ok(task) => task,
+            Err(error) => {
+                // The sweep publishes the attempt again, in a form that the engine's version writes.
+                tracing::error!(event = "lane_item_malformed", category = ?error.classify(), "an item of the executor lane is no task; it is dropped");
+                return;
+            }
+        };
+        if !self.is_won(&task).await {
+            return;
+        }
+        match self.runnable(&task) {
+            Ok(node) => {
+                // The ack was sent already: it decided who works.
+                let settings = StepSettings { ack: false, heartbeat: Some(self.heartbeat), max_in_flight: 1 };
+                worker::perform(resolved(task), node, self.reporter.clone(), settings).await;
+            }
+            Err(error) => {
+                let result = StepResult::failed(error);
+                self.reporter.deliver_result(task.execution_id, task.run_id, result).await;
+            }
+        }
+    }
+
+    /// Acknowledges the task in the name of this take and sees whose ack counts. Each take has a
+    /// name of its own: the same executor may take one task twice, and does it once.
+    async fn is_won(&self, task: &Task) -> bool {
+        let name = Uuid::now_v7().to_string();
+        let body = ReportBody::Ack(Ack { worker_id: Some(name.clone()) });
+        let report = StepReport { execution_id: task.execution_id, run_id: Some(task.run_id), body };
+        let reason = match self.reporter.deliver(&report).await {
+            Told::Accepted(receipt) if receipt.worker_id.as_ref() == Some(&name) => return true,
+            Told::Accepted(_) => "another worker has it".to_owned(),
+            Told::Stale(error) => error.to_string(),
+            Told::Refused(error) => {
+                tracing::error!(event = "ack_refused", execution_id = %task.execution_id, code = error.code.as_str(), reason = error.message, "the control plane refused an ack");
+                return false;
+            }
+        };
+        tracing::debug!(event = "task_not_won", execution_id = %task.execution_id, reason, "a task is not done here");
+        false
+    }
+
+    fn runnable(&self, task: &Task) -> Result<RunnableNode, StepError> {
+        if !task.secrets.is_empty() {
+            let message = format!(
+                "input {} refers to a secret; built-in nodes cannot use secrets yet, pass the value through a plugin",
+                task.secrets.join(", ")
+            );
+            return Err(StepError::of(ErrorCode::InvalidNodeInput, message));
+        }
+        self.nodes.get(&task.node_type).cloned().ok_or_else(|| {
+            let message = format!(
+                "this executor has no node type {:?}; bring it to the engine's version",
+                task.node_type
+            );
+            StepError::of(ErrorCode::NodeTypeUnknown, message)
+        })
+    }
+}
+
+/// The task as a node sees it; its deadline is told by this machine's clock.
+fn resolved(task: Task) -> ExecutorTask {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    ExecutorTask {
+        run_id: task.run_id,
+        execution_id: task.execution_id,
+        node_id: task.node_id,
+        node_path: task.node_path,
+        node_type: task.node_type,
+        attempt: task.attempt,
+        inputs: task.inputs,
+        outputs: task.outputs,
+        deadline: Millis(0).plus(since_epoch).plus(Duration::from_millis(task.timeout_ms)),
+        workspace_id: task.workspace_id,
+        user_id: task.user_id,
+        diagram_id: task.diagram_id,
+        traceparent: task.traceparent,
+    }
+}

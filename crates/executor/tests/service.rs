@@ -1,0 +1,303 @@
+//! The executor over real sockets: a scripted control plane decides and takes the reports.
+
+#![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
+
+use contract::{
+    ErrorCode, ExecutionId, Json, NodePath, ProcessId, RpcError, RunId, builtin, pattern,
+    report::{Ack, ReportBody, ReportKind, StepReport, StepResult, StepStatus, read_report},
+    task::Task,
+};
+use executor::{Service, Settings};
+use plugin_sdk::reporter::ReporterSettings;
+use queue::{Lane, Queue};
+use serde_json::{Value, json};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    sync::mpsc,
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use wire::{Handler, Reply, Request, Server, ServerConfig};
+
+/// Answers as the platform does: the first ack of an attempt counts.
+struct ControlPlane {
+    winners: Mutex<HashMap<ExecutionId, String>>,
+    /// Replies to results before they are taken.
+    refusals: Mutex<VecDeque<RpcError>>,
+    seen: mpsc::UnboundedSender<StepReport>,
+}
+
+impl Handler for ControlPlane {
+    async fn call(&self, request: Request) -> Reply {
+        assert_eq!(request.data.value().unwrap()["key"], "right");
+        let kinds = [
+            (pattern::STEP_ACK, ReportKind::Ack),
+            (pattern::STEP_HEARTBEAT, ReportKind::Heartbeat),
+            (pattern::STEP_RESULT, ReportKind::Result),
+        ];
+        let kind = kinds.iter().find(|(pattern, _)| pattern.is(&request.pattern)).unwrap().1;
+        let report = read_report(kind, &request.data).unwrap();
+        let reply = match &report.body {
+            ReportBody::Ack(Ack { worker_id }) => {
+                let mut winners = self.winners.lock().unwrap();
+                let winner = winners.entry(report.execution_id).or_insert_with(|| worker_id.clone().unwrap());
+                Reply::Value(json!({"status": "applied", "workerId": winner}).into())
+            }
+            ReportBody::Result(_) => match self.refusals.lock().unwrap().pop_front() {
+                Some(refusal) => Reply::Error(refusal),
+                None => Reply::Value(json!({"status": "applied"}).into()),
+            },
+            _ => Reply::Value(json!({"status": "applied"}).into()),
+        };
+        self.seen.send(report).unwrap();
+        reply
+    }
+}
+
+struct Stage {
+    queue: Queue,
+    control_plane: Arc<ControlPlane>,
+    seen: mpsc::UnboundedReceiver<StepReport>,
+    stop: CancellationToken,
+    executor: JoinHandle<Result<(), executor::Error>>,
+}
+
+impl Stage {
+    async fn start(allow_private: bool) -> Self {
+        let (sender, seen) = mpsc::unbounded_channel();
+        let control_plane =
+            Arc::new(ControlPlane { winners: Mutex::default(), refusals: Mutex::default(), seen: sender });
+        let config = ServerConfig::new("control-plane", "127.0.0.1:0".parse().unwrap());
+        let server = Server::bind(config, Arc::clone(&control_plane)).unwrap();
+        let port = server.local_addr().port();
+        tokio::spawn(server.run(CancellationToken::new(), CancellationToken::new()));
+        let queue = Queue::in_process();
+        let settings = Settings {
+            concurrency: 4,
+            control_plane: ReporterSettings { host: "127.0.0.1".into(), port, key: Some("right".into()) },
+            heartbeat: Duration::from_millis(20),
+            allow_private,
+            drain: Duration::from_secs(20),
+        };
+        let service = Service::bind(settings, queue.clone()).await.unwrap();
+        let stop = CancellationToken::new();
+        let executor = tokio::spawn(service.run(stop.clone()));
+        Self { queue, control_plane, seen, stop, executor }
+    }
+
+    async fn push(&self, task: &Task) {
+        self.queue.push(Lane::Executor, vec![serde_json::to_string(task).unwrap()]).await.unwrap();
+    }
+
+    /// The next result that the control plane sees.
+    async fn result(&mut self) -> (ExecutionId, StepResult) {
+        loop {
+            let report = self.seen.recv().await.unwrap();
+            if let ReportBody::Result(result) = report.body {
+                return (report.execution_id, result);
+            }
+        }
+    }
+
+    async fn done(&mut self, task: &Task) -> StepResult {
+        self.push(task).await;
+        let (id, result) = self.result().await;
+        assert_eq!(id, task.execution_id);
+        result
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        self.executor.await.unwrap().unwrap();
+    }
+}
+
+fn task(node_type: &str, inputs: Value, outputs: &[&str]) -> Task {
+    Task {
+        run_id: RunId(Uuid::now_v7()),
+        execution_id: ExecutionId(Uuid::now_v7()),
+        node_id: "n".into(),
+        node_path: NodePath::root("n"),
+        node_type: node_type.into(),
+        attempt: 1,
+        inputs: Json::from(inputs).read().unwrap(),
+        secrets: Vec::new(),
+        outputs: outputs.iter().map(|output| (*output).to_owned()).collect(),
+        workspace_id: "default".into(),
+        user_id: "local".into(),
+        diagram_id: ProcessId(Uuid::nil()),
+        publication_id: None,
+        timeout_ms: 60_000,
+        traceparent: None,
+    }
+}
+
+fn template() -> Task {
+    task(builtin::TEMPLATE, json!({"template": "Привет, {{ name }}!", "name": "Аня"}), &["text"])
+}
+
+fn code(result: &StepResult) -> &str {
+    result.error.as_ref().unwrap().code.as_deref().unwrap()
+}
+
+/// Answers one HTTP request with `response`, after `gate` opens; returns its URL and what was asked.
+async fn website(response: String, gate: CancellationToken) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let mut asked = vec![0; 4096];
+        let length = socket.read(&mut asked).await.unwrap();
+        gate.cancelled().await;
+        // The client may have left.
+        let _ = socket.write_all(response.as_bytes()).await;
+        String::from_utf8(asked[..length].to_vec()).unwrap()
+    });
+    (url, asked)
+}
+
+fn open() -> CancellationToken {
+    let gate = CancellationToken::new();
+    gate.cancel();
+    gate
+}
+
+#[tokio::test]
+async fn a_template_is_rendered_and_reported_after_an_ack() {
+    let mut stage = Stage::start(false).await;
+    let task = template();
+    stage.push(&task).await;
+    let ack = stage.seen.recv().await.unwrap();
+    assert!(matches!(ack.body, ReportBody::Ack(Ack { worker_id: Some(_) })));
+    let (_, result) = stage.result().await;
+    assert_eq!(result.outputs["text"].text(), "\"Привет, Аня!\"");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_is_taken_twice_is_done_once() {
+    let mut stage = Stage::start(false).await;
+    let doubled = template();
+    stage.push(&doubled).await;
+    stage.push(&doubled).await;
+    stage.result().await;
+    let other = stage.done(&template()).await;
+    assert_eq!(other.status, StepStatus::Ok);
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_another_worker_has_is_left_to_it() {
+    let mut stage = Stage::start(false).await;
+    let taken = template();
+    stage.control_plane.winners.lock().unwrap().insert(taken.execution_id, "other".into());
+    stage.push(&taken).await;
+    // Only the other task has a result.
+    stage.done(&template()).await;
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_result_is_sent_until_it_is_answered() {
+    let mut stage = Stage::start(false).await;
+    stage
+        .control_plane
+        .refusals
+        .lock()
+        .unwrap()
+        .push_back(RpcError::new(ErrorCode::EngineUnavailable, "not now"));
+    let task = template();
+    let first = stage.done(&task).await;
+    let (id, second) = stage.result().await;
+    assert_eq!((id, second), (task.execution_id, first));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn secrets_and_unknown_nodes_fail_the_step_and_broken_items_hurt_nobody() {
+    let mut stage = Stage::start(false).await;
+    stage.queue.push(Lane::Executor, vec!["{".into()]).await.unwrap();
+    let result = stage.done(&Task { secrets: vec!["template".into()], ..template() }).await;
+    assert_eq!(code(&result), "invalid_node_input");
+    let result = stage.done(&task("system.unheard", json!({}), &[])).await;
+    assert_eq!(code(&result), "node_type_unknown");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_http_response_becomes_outputs() {
+    let mut stage = Stage::start(true).await;
+    let body = r#"{"big":12345678901234567890123}"#;
+    let response =
+        format!("HTTP/1.1 404 Not Found\r\nX-A: 1\r\nX-A: 2\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let (url, asked) = website(response, open()).await;
+    let inputs = json!({"url": url, "method": "POST", "body": {"a": 1}, "headers": {"X-Key": "k"}});
+    let result =
+        stage.done(&task(builtin::HTTP_REQUEST, inputs, &["status", "headers", "body", "json"])).await;
+    assert_eq!(result.outputs["status"].text(), "404");
+    assert_eq!(result.outputs["json"].text(), body);
+    assert_eq!(result.outputs["headers"].value().unwrap()["x-a"], "1, 2");
+    assert_eq!(result.outputs["body"].read::<String>().unwrap(), body);
+    let asked = asked.await.unwrap();
+    assert!(
+        asked.starts_with("POST / HTTP/1.1\r\n")
+            && asked.contains("x-key: k\r\n")
+            && asked.ends_with(r#"{"a":1}"#),
+        "{asked}"
+    );
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn addresses_within_are_out_of_reach_also_by_name() {
+    let mut stage = Stage::start(false).await;
+    for url in ["http://127.0.0.1:1/", "http://localhost:1/", "http://[::ffff:10.0.0.1]/"] {
+        let result = stage.done(&task(builtin::HTTP_REQUEST, json!({"url": url}), &[])).await;
+        assert_eq!(code(&result), "forbidden_address", "{url}");
+    }
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_endless_response_fails_the_step() {
+    let mut stage = Stage::start(true).await;
+    let size = 10 * 1024 * 1024 + 1;
+    let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{}", "x".repeat(size));
+    let (url, _) = website(response, open()).await;
+    let result = stage.done(&task(builtin::HTTP_REQUEST, json!({"url": url}), &[])).await;
+    assert_eq!(code(&result), "payload_too_large");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn long_work_sends_heartbeats_and_a_stop_waits_for_its_result() {
+    let mut stage = Stage::start(true).await;
+    let gate = CancellationToken::new();
+    let (url, _) = website("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into(), gate.clone()).await;
+    stage.push(&task(builtin::HTTP_REQUEST, json!({"url": url}), &["status"])).await;
+    while !matches!(stage.seen.recv().await.unwrap().body, ReportBody::Heartbeat(_)) {}
+    stage.stop.cancel();
+    gate.cancel();
+    let (_, result) = stage.result().await;
+    assert_eq!(result.outputs["status"].text(), "200");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_failed_request_names_the_host_and_keeps_the_url_to_itself() {
+    let mut stage = Stage::start(true).await;
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let url = format!("http://user:hush@{unused}/?token=hush");
+    let result = stage.done(&task(builtin::HTTP_REQUEST, json!({"url": url}), &[])).await;
+    assert_eq!(code(&result), "unavailable");
+    let message = result.error.unwrap().message;
+    assert!(message.contains("127.0.0.1") && !message.contains("hush"), "{message}");
+    stage.stop().await;
+}
