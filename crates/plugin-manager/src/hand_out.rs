@@ -7,7 +7,7 @@ use contract::{
     catalogue::{HandOut, HandOutRequest, Health},
 };
 use std::{sync::Arc, time::Duration};
-use storage::catalogue::{PluginRow, PublicationRow, Snapshot};
+use storage::catalogue::{PluginRow, PublicationRow, Snapshot, StoredPublication};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -33,21 +33,29 @@ enum Found {
     Refused(RpcError),
 }
 
+/// What a hand-out answers.
+struct Ready {
+    row: PublicationRow,
+    health: Health,
+    revision: i64,
+    /// `None`: the caller has it already.
+    stored: Option<Arc<StoredPublication>>,
+}
+
 impl HandOuts {
     /// Answers a hand-out.
     ///
     /// # Errors
     /// `invalid_request`, `plugin_removed`, `node_type_unknown`, `manifest_timeout`, `unavailable`.
     pub(crate) async fn hand_out(&self, request: &HandOutRequest) -> Result<Json, RpcError> {
-        let wait = self.wait_for(request);
-        let Some(found) = self.stop.run_until_cancelled(wait).await else {
+        let find = self.find_documents(request);
+        let Some(found) = self.stop.run_until_cancelled(find).await else {
             return Err(RpcError::new(ErrorCode::Unavailable, "plugin-manager stops; ask again"));
         };
-        let (row, health, revision) = found?;
-        if request.if_none_match == Some(row.digest) {
+        let Ready { row, health, revision, stored } = found?;
+        let Some(stored) = stored else {
             return Ok(Json::from(serde_json::json!({ "notModified": true })));
-        }
-        let stored = self.documents.of(&row).await?;
+        };
         let answer = HandOut {
             publication_id: row.publication_id,
             digest: row.digest,
@@ -59,6 +67,25 @@ impl HandOuts {
         Json::of(&answer).map_err(|error| {
             RpcError::new(ErrorCode::Internal, format!("the manifest cannot be written: {error}"))
         })
+    }
+
+    /// Waits for the publication and reads its documents. When it is replaced between the two, it is
+    /// looked for once more.
+    async fn find_documents(&self, request: &HandOutRequest) -> Result<Ready, RpcError> {
+        let mut again = true;
+        loop {
+            let (row, health, revision) = self.wait_for(request).await?;
+            if request.if_none_match == Some(row.digest) {
+                return Ok(Ready { row, health, revision, stored: None });
+            }
+            match self.documents.of(&row).await {
+                Err(error) if error.code == ErrorCode::Conflict && again => {
+                    again = false;
+                    self.view.fresh().await?;
+                }
+                stored => return Ok(Ready { row, health, revision, stored: Some(stored?) }),
+            }
+        }
     }
 
     async fn wait_for(&self, request: &HandOutRequest) -> Result<(PublicationRow, Health, i64), RpcError> {

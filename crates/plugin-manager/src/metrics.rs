@@ -62,12 +62,6 @@ impl Metrics {
     pub(crate) fn hand_out_loaded(&self) {
         self.hand_out_loads.inc();
     }
-
-    /// How often [`Self::hand_out_loaded`] was told.
-    #[cfg(test)]
-    pub(crate) fn hand_out_loads(&self) -> u64 {
-        self.hand_out_loads.get()
-    }
 }
 
 /// Everything that is exported.

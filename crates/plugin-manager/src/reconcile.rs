@@ -10,7 +10,8 @@ use futures::{StreamExt, stream};
 use queue::Queue;
 use secrecy::SecretString;
 use std::{sync::Arc, time::Duration};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// Plugins pulled at once.
@@ -32,14 +33,25 @@ pub(crate) struct Reconcile {
 }
 
 impl Reconcile {
-    /// Pulls every live plugin once. Plugins that are not reached in time stay as they are.
-    pub(crate) async fn run(self) {
+    /// Pulls every live plugin once, until `stop`. Plugins that are not reached in time stay as they
+    /// are.
+    pub(crate) async fn run(self, stop: CancellationToken) {
         let holder = Uuid::now_v7().to_string();
         // A queue that is away must not keep the catalogue stale: pulling twice does no harm.
         if let Ok(false) = self.queue.lease(LEASE, &holder, self.timeout).await {
             tracing::info!(event = "plugin_reconcile_elsewhere", "another replica reconciles the catalogue");
             return;
         }
+        if let Some(plugins) = stop.run_until_cancelled(self.all()).await {
+            tracing::info!(event = "plugin_reconcile_done", plugins, "the catalogue is reconciled");
+        }
+        if let Err(error) = self.queue.release(LEASE, &holder).await {
+            tracing::debug!(error = %error, "the lease of the reconcile runs out by itself");
+        }
+    }
+
+    /// Tells how many plugins there were.
+    async fn all(&self) -> usize {
         let snapshot = self.view.current();
         let live: Vec<String> = snapshot
             .plugins
@@ -47,13 +59,9 @@ impl Reconcile {
             .filter(|plugin| plugin.removed_at.is_none())
             .map(|plugin| plugin.plugin_id.clone())
             .collect();
-        let plugins = live.len();
-        let until = Instant::now() + self.timeout;
+        let (plugins, until) = (live.len(), Instant::now() + self.timeout);
         stream::iter(live).for_each_concurrent(PARALLEL, |plugin_id| self.one(plugin_id, until)).await;
-        tracing::info!(event = "plugin_reconcile_done", plugins, "the catalogue is reconciled");
-        if let Err(error) = self.queue.release(LEASE, &holder).await {
-            tracing::debug!(error = %error, "the lease of the reconcile runs out by itself");
-        }
+        plugins
     }
 
     async fn one(&self, plugin_id: String, until: Instant) {
@@ -61,16 +69,11 @@ impl Reconcile {
             tracing::warn!(
                 event = "plugin_reconcile_skipped",
                 plugin_id,
-                "no time was left to pull a known plugin (PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS); it stays as it was"
+                "no time was left to pull a known plugin (PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS)"
             );
             return self.metrics.reconciled("skipped");
         }
-        let repull = self.publisher.repull(&plugin_id, self.tokens.clone());
-        let result = match timeout_at(until, repull).await {
-            Ok(result) => result,
-            Err(_) => Ok(Repulled::Unanswered(self.publisher.out_of_time(&plugin_id, self.timeout).await)),
-        };
-        let outcome = match result {
+        let outcome = match self.publisher.repull(&plugin_id, self.tokens.clone(), until).await {
             Ok(Repulled::Current) => "current",
             Ok(Repulled::Gone) => "gone",
             Ok(Repulled::Unanswered(error)) => {

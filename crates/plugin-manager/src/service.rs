@@ -15,6 +15,7 @@ use crate::{
     view::View,
 };
 use axum::Router;
+use parking_lot::Mutex;
 use queue::{Notices, Queue, Topic};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
@@ -101,6 +102,7 @@ impl Service {
             tokens: Arc::clone(&tokens),
             metrics: Arc::clone(&metrics),
             enabled_by_default: settings.enabled_by_default,
+            last_unauthorized: Mutex::default(),
         };
         let server = bind_door(&settings, door)?;
         let (health, health_address) = bind_health(&settings).await?;
@@ -128,10 +130,7 @@ impl Service {
             tasks.spawn(async move { view.run(notices, stop).await });
         }
         if let Some(reconcile) = reconcile {
-            let stop = stop.clone();
-            tasks.spawn(async move {
-                let _ = stop.run_until_cancelled(reconcile.run()).await;
-            });
+            tasks.spawn(reconcile.run(stop.clone()));
         }
         if let Some(sweep) = sweep {
             tasks.spawn(sweep.run(stop.clone()));
@@ -155,7 +154,7 @@ impl Service {
         match failed {
             None => {
                 http.abort();
-                tasks.join_all().await;
+                while tasks.join_next().await.is_some() {}
                 Ok(())
             }
             Some(ended) => {

@@ -1,6 +1,6 @@
 //! What plugin-manager is told: every variable of its page, with its default (protocol section 9).
 
-use config::Reader;
+use config::{Kind, Reader};
 use reqwest::Url;
 use secrecy::SecretString;
 use std::{
@@ -125,15 +125,17 @@ impl Settings {
             "Start without keys and tokens; only for a machine of your own.",
         );
         Self {
-            bind: reader.parsed(
-                "CONVEYOR_BIND",
-                "address",
-                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                "Address that the listeners are bound to.",
-                |text| text.parse().map_err(|_| "is no IP address; use one such as 127.0.0.1 or ::".to_owned()),
+            bind: read_bind(reader),
+            tcp_port: reader.port(
+                "PLUGIN_MANAGER_TCP_PORT",
+                3000,
+                "Port of plugin-manager's TCP door: publications, hand-out, catalogue.",
             ),
-            tcp_port: reader.port("PLUGIN_MANAGER_TCP_PORT", 3000, "Port of plugin-manager's TCP door: publications, hand-out, catalogue."),
-            health_port: reader.port("PLUGIN_MANAGER_HEALTH_PORT", 3001, "Port of plugin-manager's health, readiness and metrics over HTTP."),
+            health_port: reader.port(
+                "PLUGIN_MANAGER_HEALTH_PORT",
+                3001,
+                "Port of plugin-manager's health, readiness and metrics over HTTP.",
+            ),
             ingress_token: reader.required_secret(
                 "PLUGIN_MANAGER_INGRESS_TOKEN",
                 insecure,
@@ -143,27 +145,24 @@ impl Settings {
                 "PLUGIN_MANAGER_INGRESS_TOKEN_PREVIOUS",
                 "Former ingress token, accepted too while tokens are being rotated.",
             ),
-            allow: reader
-                .list(
-                    "PLUGIN_MANAGER_ALLOW_CIDRS",
-                    "CIDR list",
-                    "0.0.0.0/0,::/0",
-                    "Addresses that may connect to plugin-manager's TCP door.",
-                )
-                .unwrap_or_default(),
-            max_frame_bytes: usize::try_from(reader.number(
+            allow: read_allow(reader),
+            max_frame_bytes: read_size(
+                reader,
                 "CONVEYOR_MAX_FRAME_BYTES",
                 "bytes",
                 16 * MIB,
                 "Largest frame of a TCP door.",
-            ))
-            .unwrap_or(usize::MAX),
+            ),
             executor_pull_timeout: reader.millis(
                 "PLUGIN_MANAGER_EXECUTOR_PULL_TIMEOUT_MS",
                 15_000,
-                "Longest batch pull from a plugin, and longest wait of a hand-out for a plugin that is not there yet.",
+                "Longest batch pull, and longest wait of a hand-out for a plugin that is not there yet.",
             ),
-            startup_reconcile: reader.flag("PLUGIN_MANAGER_STARTUP_RECONCILE", true, "Pull every known plugin again at start."),
+            startup_reconcile: reader.flag(
+                "PLUGIN_MANAGER_STARTUP_RECONCILE",
+                true,
+                "Pull every known plugin again at start.",
+            ),
             startup_pull_timeout: reader.millis(
                 "PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS",
                 30_000,
@@ -171,7 +170,8 @@ impl Settings {
             ),
             health: HealthSettings::read(reader),
             file_service_url: read_file_service_url(reader),
-            file_service_token: reader.secret("FILE_SERVICE_TOKEN", "Bearer token that file-service wants from its neighbours."),
+            file_service_token: reader
+                .secret("FILE_SERVICE_TOKEN", "Bearer token that file-service wants from its neighbours."),
             allow_republish: reader.flag(
                 "PLUGIN_MANAGER_ALLOW_REPUBLISH",
                 false,
@@ -181,6 +181,29 @@ impl Settings {
             assets: AssetLimits::read(reader),
         }
     }
+}
+
+fn read_bind(reader: &mut Reader<'_>) -> IpAddr {
+    let default = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    reader.parsed("CONVEYOR_BIND", "address", default, "Address that the listeners are bound to.", |text| {
+        text.parse().map_err(|_| "is no IP address; use one such as 127.0.0.1 or ::".to_owned())
+    })
+}
+
+fn read_allow(reader: &mut Reader<'_>) -> AllowList {
+    let doc = "Addresses that may connect to plugin-manager's TCP door.";
+    reader.list("PLUGIN_MANAGER_ALLOW_CIDRS", "CIDR list", "0.0.0.0/0,::/0", doc).unwrap_or_default()
+}
+
+/// A number of things or bytes in memory.
+fn read_size(
+    reader: &mut Reader<'_>,
+    name: &'static str,
+    kind: Kind,
+    default: u64,
+    doc: &'static str,
+) -> usize {
+    usize::try_from(reader.number(name, kind, default, doc)).unwrap_or(usize::MAX)
 }
 
 impl HealthSettings {
@@ -226,13 +249,13 @@ impl AssetLimits {
         let default = Self::default();
         let max_count = u64::try_from(default.max_count).unwrap_or(u64::MAX);
         Self {
-            max_count: usize::try_from(reader.number(
+            max_count: read_size(
+                reader,
                 "PLUGIN_MANAGER_ASSET_MAX_COUNT",
                 "count",
                 max_count,
                 "Most static assets of one publication.",
-            ))
-            .unwrap_or(usize::MAX),
+            ),
             max_bytes: reader.number(
                 "PLUGIN_MANAGER_ASSET_MAX_BYTES",
                 "bytes",

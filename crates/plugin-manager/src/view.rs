@@ -27,8 +27,15 @@ pub(crate) struct View {
     snapshot: watch::Sender<Arc<Snapshot>>,
     /// How many looks at the database have begun.
     begun: AtomicU64,
-    /// What the last look found; held while one is under way.
-    last: Mutex<Loaded>,
+    /// The last look that ended; held while one is under way. One that was abandoned leaves no trace.
+    last: Mutex<Look>,
+}
+
+/// What a look at the database found.
+#[derive(Debug)]
+struct Look {
+    number: u64,
+    found: Loaded,
 }
 
 impl View {
@@ -40,7 +47,7 @@ impl View {
             queue,
             snapshot: watch::Sender::new(Arc::clone(&snapshot)),
             begun: AtomicU64::new(0),
-            last: Mutex::new(Ok(snapshot)),
+            last: Mutex::new(Look { number: 0, found: Ok(snapshot) }),
         })
     }
 
@@ -58,12 +65,12 @@ impl View {
     pub(crate) async fn fresh(&self) -> Loaded {
         let begun_before = self.begun.load(Ordering::Acquire);
         let mut last = self.last.lock().await;
-        if self.begun.load(Ordering::Acquire) > begun_before {
-            return last.clone();
+        if last.number <= begun_before {
+            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            let found = self.load().await.map_err(|error| error.to_rpc());
+            *last = Look { number, found };
         }
-        self.begun.fetch_add(1, Ordering::AcqRel);
-        *last = self.load().await.map_err(|error| error.to_rpc());
-        last.clone()
+        last.found.clone()
     }
 
     async fn load(&self) -> Result<Arc<Snapshot>, storage::Error> {
@@ -80,10 +87,20 @@ impl View {
     /// only: the change is stored, and everyone polls.
     pub(crate) async fn announce(&self, revision: i64) {
         if let Err(error) = self.fresh().await {
-            tracing::warn!(event = "catalogue_unreadable", revision, error = %error, "the changed catalogue could not be read again");
+            tracing::warn!(
+                event = "catalogue_unreadable",
+                revision,
+                error = %error,
+                "the changed catalogue could not be read again"
+            );
         }
         if let Err(error) = self.queue.notify(Topic::Catalogue, &revision.to_string()).await {
-            tracing::warn!(event = "catalogue_notice_failed", revision, error = %error, "others will see the change when they poll");
+            tracing::warn!(
+                event = "catalogue_notice_failed",
+                revision,
+                error = %error,
+                "others will see the change when they poll"
+            );
         }
     }
 
@@ -101,7 +118,11 @@ impl View {
             let result = self.fresh().await;
             match &result {
                 Err(error) if !failing => {
-                    tracing::warn!(event = "catalogue_unreadable", error = %error, "the catalogue cannot be read; answers come from the last known one");
+                    tracing::warn!(
+                        event = "catalogue_unreadable",
+                        error = %error,
+                        "the catalogue cannot be read; answers come from the last known one"
+                    );
                 }
                 Ok(_) if failing => {
                     tracing::info!(event = "catalogue_readable", "the catalogue can be read again");

@@ -33,7 +33,13 @@ impl Door {
         let stored = self.documents.of(publication).await?;
         let unreadable = |what: &str, error: &serde_json::Error| {
             let subject = format!("{}@{}", row.plugin_id, publication.version);
-            tracing::error!(event = "publication_unreadable", publication = subject, what, error = %error, "a stored publication cannot be read");
+            tracing::error!(
+                event = "publication_unreadable",
+                publication = subject,
+                what,
+                error = %error,
+                "a stored publication cannot be read"
+            );
             RpcError::new(ErrorCode::Internal, format!("the stored {what} of {subject} cannot be read"))
         };
         let user = request.user_id.as_deref();

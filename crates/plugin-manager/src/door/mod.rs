@@ -14,11 +14,15 @@ use contract::{
     ErrorCode, Json, RpcError,
     pattern::{self, Pattern},
 };
+use parking_lot::Mutex;
 use secrecy::SecretString;
 use serde::{Serialize, de::DeserializeOwned};
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use storage::Storage;
-use wire::{Handler, Reply, Request};
+use wire::{Handler, Peer, Reply, Request};
 
 /// What a pattern does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +71,8 @@ pub(crate) struct Door {
     pub(crate) metrics: Arc<Metrics>,
     /// Is a plugin enabled where nobody has decided about it?
     pub(crate) enabled_by_default: bool,
+    /// When a refused call was last logged.
+    pub(crate) last_unauthorized: Mutex<Option<Instant>>,
 }
 
 impl Handler for Door {
@@ -77,7 +83,7 @@ impl Handler for Door {
         let result = match self.tokens.admit(&request.data) {
             Ok(presented) => self.answer(*call, &request.data, presented).await,
             Err(error) => {
-                tracing::warn!(event = "unauthorized", pattern = pattern.name, peer = %request.peer.address, "a call without the right ingress token was refused");
+                self.log_unauthorized(pattern.name, request.peer);
                 Err(error)
             }
         };
@@ -113,8 +119,34 @@ impl Door {
         }
     }
 
+    /// In a task of its own: a publication that was begun ends, also when the plugin hangs up, so that
+    /// what it stored is announced and what it uploaded is used or given back.
     async fn publish(&self, data: &Json, presented: Option<SecretString>) -> Result<Json, RpcError> {
-        write(&self.publisher.publish(data, self.tokens.for_pull(presented)).await?)
+        let (publisher, data) = (Arc::clone(&self.publisher), data.clone());
+        let tokens = self.tokens.for_pull(presented);
+        let publication = tokio::spawn(async move { publisher.publish(&data, tokens).await });
+        match publication.await {
+            Ok(result) => write(&result?),
+            Err(error) => {
+                tracing::error!(event = "publication_broke_off", error = %error, "a publication broke off");
+                Err(RpcError::new(ErrorCode::Internal, "the publication broke off; see plugin-manager's log"))
+            }
+        }
+    }
+
+    /// At most one line a second: the metric counts them all.
+    fn log_unauthorized(&self, pattern: &'static str, peer: Peer) {
+        let now = Instant::now();
+        let mut last = self.last_unauthorized.lock();
+        if last.is_none_or(|last| now.saturating_duration_since(last) >= Duration::from_secs(1)) {
+            *last = Some(now);
+            tracing::warn!(
+                event = "unauthorized",
+                pattern,
+                peer = %peer.address,
+                "a call without the right ingress token was refused"
+            );
+        }
     }
 }
 

@@ -6,9 +6,9 @@ use contract::{
     Millis,
     catalogue::{Health, HealthState},
 };
-use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 use storage::Storage;
+use tokio::sync::Mutex;
 
 /// Turns findings into stored health and tells of changes of state.
 #[derive(Debug)]
@@ -17,7 +17,8 @@ pub(crate) struct Ledger {
     view: Arc<View>,
     metrics: Arc<Metrics>,
     thresholds: Thresholds,
-    /// Health as this process last recorded it: counts alone do not renew the snapshot.
+    /// Health as this process last recorded it: counts alone do not renew the snapshot. Held while a
+    /// finding is stored, so that the store sees findings in the order of their steps.
     counted: Mutex<HashMap<String, Health>>,
 }
 
@@ -29,6 +30,11 @@ impl Ledger {
         thresholds: Thresholds,
     ) -> Self {
         Self { storage, view, metrics, thresholds, counted: Mutex::default() }
+    }
+
+    /// What was last recorded about the plugin here.
+    pub(crate) async fn last(&self, plugin_id: &str) -> Option<Health> {
+        self.counted.lock().await.get(plugin_id).cloned()
     }
 
     /// The plugin has published or answered a pull: it lives.
@@ -50,7 +56,12 @@ impl Ledger {
     /// Stores the next health. A database that is away costs this finding, not the service.
     async fn record(&self, plugin_id: &str, next: impl FnOnce(&Health, Millis) -> Health) {
         if let Err(error) = self.try_record(plugin_id, next).await {
-            tracing::warn!(event = "plugin_health_unrecorded", plugin_id, error = %error, "a finding about a plugin's health could not be stored");
+            tracing::warn!(
+                event = "plugin_health_unrecorded",
+                plugin_id,
+                error = %error,
+                "a finding about a plugin's health could not be stored"
+            );
         }
     }
 
@@ -60,18 +71,16 @@ impl Ledger {
         next: impl FnOnce(&Health, Millis) -> Health,
     ) -> Result<(), storage::Error> {
         let now = self.storage.now().await?;
+        let mut counted = self.counted.lock().await;
         let stored =
             self.view.current().plugins.get(plugin_id).map(|row| row.health.clone()).unwrap_or_default();
-        let (before, health) = {
-            let mut counted = self.counted.lock();
-            let before = machine::current(counted.get(plugin_id), &stored).clone();
-            let health = next(&before, now);
-            counted.insert(plugin_id.to_owned(), health.clone());
-            (before, health)
-        };
+        let before = machine::current(counted.get(plugin_id), &stored);
+        let (from, health) = (before.state, next(before, now));
         let change = self.storage.catalogue().record_health(plugin_id, &health).await?;
+        counted.insert(plugin_id.to_owned(), health.clone());
+        drop(counted);
         if change.changed {
-            log_change(plugin_id, before.state, &health);
+            log_change(plugin_id, from, &health);
             self.view.announce(change.revision).await;
         }
         Ok(())

@@ -1,17 +1,21 @@
 //! The periodic sweep: each plugin in its own slot of the interval, few at once, by one of the
 //! replicas (failure matrix rows 34 and 35).
 
-use super::{Ledger, probe::probe, schedule};
+use super::{Ledger, probe, schedule};
 use crate::{settings::HealthSettings, view::View};
 use contract::Millis;
 use queue::Queue;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use storage::catalogue::Snapshot;
-use tokio::{sync::Semaphore, task::JoinSet};
+use tokio::{
+    sync::Semaphore,
+    task::{self, JoinSet},
+    time::MissedTickBehavior,
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -60,8 +64,9 @@ impl Sweep {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut changes = self.view.subscribe();
         let mut slots = Slots::default();
-        let mut probes: JoinSet<String> = JoinSet::new();
+        let mut probes = JoinSet::new();
         let mut beat = tokio::time::interval(LEASE_BEAT);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leads = false;
         loop {
             let next = slots.update(&self.view.current(), now(), self.interval);
@@ -70,15 +75,15 @@ impl Sweep {
                 () = stop.cancelled() => break,
                 _ = beat.tick() => leads = self.lead(leads).await,
                 Ok(()) = changes.changed() => {}
-                Some(done) = probes.join_next(), if !probes.is_empty() => {
-                    if let Ok(plugin_id) = done {
-                        slots.probing.remove(&plugin_id);
-                    }
+                Some(done) = probes.join_next_with_id(), if !probes.is_empty() => {
+                    let task = done.map_or_else(|error| error.id(), |(task, ())| task);
+                    slots.probing.retain(|_, probe| *probe != task);
                 }
                 () = due => {
                     for plugin_id in slots.take_due(now(), self.interval) {
-                        if leads && slots.probing.insert(plugin_id.clone()) {
-                            self.start(&mut probes, plugin_id);
+                        if leads && !slots.probing.contains_key(&plugin_id) {
+                            let probe = self.start(&mut probes, plugin_id.clone());
+                            slots.probing.insert(plugin_id, probe);
                         }
                     }
                 }
@@ -100,18 +105,22 @@ impl Sweep {
                 leads
             }
             Err(error) => {
-                tracing::warn!(event = "plugin_health_lease_failed", error = %error, "the lease of the health sweep cannot be renewed");
+                tracing::warn!(
+                    event = "plugin_health_lease_failed",
+                    error = %error,
+                    "the lease of the health sweep cannot be renewed"
+                );
                 led
             }
         }
     }
 
-    fn start(&self, probes: &mut JoinSet<String>, plugin_id: String) {
+    fn start(&self, probes: &mut JoinSet<()>, plugin_id: String) -> task::Id {
         let delay = schedule::jitter(self.interval, self.settings.jitter_ratio, rand::random());
         let (view, ledger, in_flight) =
             (Arc::clone(&self.view), Arc::clone(&self.ledger), Arc::clone(&self.in_flight));
         let timeout = self.settings.probe_timeout;
-        probes.spawn(async move {
+        let probe = async move {
             // The jitter is the purpose of this wait, there is no event to wait for.
             tokio::time::sleep(delay).await;
             // Closed never: nobody closes the semaphore.
@@ -120,11 +129,11 @@ impl Sweep {
             let plugin =
                 view.current().plugins.get(&plugin_id).map(|row| (row.endpoint.clone(), row.removed_at));
             if let Some((endpoint, None)) = plugin {
-                let outcome = probe(&endpoint, timeout).await;
+                let outcome = probe::probe(&endpoint, timeout).await;
                 ledger.probed(&plugin_id, &outcome).await;
             }
-            plugin_id
-        });
+        };
+        probes.spawn(probe).id()
     }
 }
 
@@ -132,7 +141,7 @@ impl Sweep {
 #[derive(Debug, Default)]
 struct Slots {
     next: HashMap<String, Millis>,
-    probing: HashSet<String>,
+    probing: HashMap<String, task::Id>,
 }
 
 impl Slots {

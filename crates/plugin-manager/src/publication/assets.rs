@@ -166,7 +166,8 @@ impl Assets {
             RpcError::new(
                 ErrorCode::Unavailable,
                 format!(
-                    "file-service at {} does not keep static asset {key:?} of {plugin_id}: {reason}; check that it runs (PLUGIN_MANAGER_FILE_SERVICE_URL)",
+                    "file-service at {} does not keep static asset {key:?} of {plugin_id}: {reason}; check \
+                     that it runs (PLUGIN_MANAGER_FILE_SERVICE_URL)",
                     self.file_service
                 ),
             )
@@ -187,7 +188,14 @@ impl Assets {
                 uploaded.digest
             )));
         }
-        tracing::info!(event = "plugin_static_cached", plugin_id, key, size_bytes = size, digest = %digest, "static asset is cached");
+        tracing::info!(
+            event = "plugin_static_cached",
+            plugin_id,
+            key,
+            size_bytes = size,
+            digest = %digest,
+            "static asset is cached"
+        );
         Ok(Asset { key, file_id: uploaded.file_id, media_type, size, digest })
     }
 
@@ -197,7 +205,12 @@ impl Assets {
         for file_id in kept.new_files {
             let request = self.client.delete(format!("{}/internal/files/{file_id}", self.file_service));
             if let Err(error) = self.authorised(request).send().await.and_then(Response::error_for_status) {
-                tracing::warn!(event = "plugin_static_left", file_id, error = %cause(&error), "an unused static asset stays in file-service");
+                tracing::warn!(
+                    event = "plugin_static_left",
+                    file_id,
+                    error = %cause(&error),
+                    "an unused static asset stays in file-service"
+                );
             }
         }
     }
@@ -221,7 +234,8 @@ fn failed(asset: &StaticAsset, reason: &str) -> RpcError {
     RpcError::new(
         ErrorCode::AssetFetchFailed,
         format!(
-            "static asset {:?} cannot be fetched from {}: {reason}; check that the plugin serves it and that plugin-manager can reach it",
+            "static asset {:?} cannot be fetched from {}: {reason}; check that the plugin serves it and that \
+             plugin-manager can reach it",
             asset.key, asset.url
         ),
     )
@@ -232,7 +246,8 @@ fn beyond(what: impl std::fmt::Display, limit: impl std::fmt::Display, unit: &st
     let mut error = RpcError::new(
         ErrorCode::AssetFetchFailed,
         format!(
-            "{what}: more than the limit of {limit} {unit}; publish less, or raise plugin-manager's PLUGIN_MANAGER_ASSET limits"
+            "{what}: more than the limit of {limit} {unit}; publish less, or raise the limits of \
+             plugin-manager (PLUGIN_MANAGER_ASSET…)"
         ),
     );
     error.retryable = false;

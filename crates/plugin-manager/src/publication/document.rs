@@ -42,8 +42,6 @@ pub(crate) fn is_manifest(body: &Json) -> bool {
     struct Kind {
         kind: Option<Json>,
     }
-    // A `kind` that no hand-out has: spelled with escapes it would not be recognised, and then the
-    // hand-out refuses the body as what it is not.
     body.read::<Kind>().is_ok_and(|body| {
         body.kind.and_then(|kind| kind.read::<String>().ok()).is_some_and(|kind| kind == MANIFEST_KIND)
     })

@@ -17,16 +17,21 @@ use document::Document;
 use locks::KeyedLocks;
 use pull::{Puller, Wanted};
 use secrecy::SecretString;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 use storage::{
     Storage,
     catalogue::{Committed, NewPublication, PublicationKey, StoredPublication},
 };
-use tokio::sync::Semaphore;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 use uuid::Uuid;
 
-/// Publications in work at once; more wait. Each holds its assets in memory.
-const IN_WORK: usize = 16;
+/// Plugins that publish themselves at once; more wait.
+const IN_WORK: usize = 64;
+/// Publications at once that hold their static assets in memory.
+const WITH_ASSETS: usize = 8;
 
 /// What the pipeline needs.
 #[derive(Debug)]
@@ -40,6 +45,7 @@ pub(crate) struct Publisher {
     allow_republish: bool,
     locks: KeyedLocks,
     in_work: Semaphore,
+    with_assets: Semaphore,
 }
 
 /// Where a publication's static assets come from.
@@ -58,6 +64,9 @@ struct Draft {
     assets: AssetSource,
     tokens: Vec<SecretString>,
 }
+
+/// A plugin's executors, and what was remarked about them.
+type Pulled = (Vec<ExecutorItem>, Vec<Warning>);
 
 /// How the pull of a known plugin at start ended.
 #[derive(Debug)]
@@ -82,8 +91,19 @@ impl Publisher {
         assets: Assets,
         allow_republish: bool,
     ) -> Self {
-        let (locks, in_work) = (KeyedLocks::default(), Semaphore::new(IN_WORK));
-        Self { storage, view, ledger, metrics, puller, assets, allow_republish, locks, in_work }
+        let (in_work, with_assets) = (Semaphore::new(IN_WORK), Semaphore::new(WITH_ASSETS));
+        Self {
+            storage,
+            view,
+            ledger,
+            metrics,
+            puller,
+            assets,
+            allow_republish,
+            locks: KeyedLocks::default(),
+            in_work,
+            with_assets,
+        }
     }
 
     /// Takes a publication that a plugin sent. `tokens` are what the plugin may be pulled with.
@@ -99,8 +119,14 @@ impl Publisher {
         let result = match document::read(body) {
             Ok(document) => {
                 let _turn = self.locks.lock(&document.manifest.plugin_id).await;
+                // Closed never: the semaphore lives as long as `self`.
+                let _place = self.in_work.acquire().await;
                 let endpoint = document.manifest.pull.clone();
-                self.complete(Draft { document, endpoint, assets: AssetSource::Plugin, tokens }).await
+                let draft = Draft { document, endpoint, assets: AssetSource::Plugin, tokens };
+                match self.pull_items(&draft).await {
+                    Ok(items) => self.store(draft, items).await,
+                    Err(error) => Err(error),
+                }
             }
             Err(error) => Err(error),
         };
@@ -120,7 +146,8 @@ impl Publisher {
         result
     }
 
-    /// Pulls a known plugin again and compares with what is stored.
+    /// Pulls a known plugin again and compares with what is stored. A publication that the plugin
+    /// sends meanwhile is not held up and has precedence. The pull ends at `until` at the latest.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -128,29 +155,28 @@ impl Publisher {
         &self,
         plugin_id: &str,
         tokens: Vec<SecretString>,
+        until: Instant,
     ) -> Result<Repulled, RpcError> {
+        let heard = self.ledger.last(plugin_id).await;
+        let Some(draft) = self.known(plugin_id, tokens).await? else { return Ok(Repulled::Gone) };
+        let pulled =
+            timeout_at(until, self.pull_items(&draft)).await.unwrap_or_else(|_| Err(out_of_time(&draft)));
         let _turn = self.locks.lock(plugin_id).await;
-        // Read under the lock: the plugin may have published itself meanwhile, from another place.
-        let snapshot = self.view.fresh().await?;
-        let endpoint = match snapshot.plugins.get(plugin_id) {
-            Some(plugin) if plugin.removed_at.is_none() => plugin.endpoint.clone(),
-            _ => return Ok(Repulled::Gone),
+        if self.ledger.last(plugin_id).await != heard {
+            return Ok(Repulled::Current);
+        }
+        let stored = match pulled {
+            Ok(items) => self.store(draft, items).await,
+            Err(error) => Err(error),
         };
-        let Some(stored) = self.stored(PublicationKey::Newest(plugin_id)).await? else {
-            return Ok(Repulled::Gone);
-        };
-        let draft = Draft {
-            document: document::read(&stored.manifest)?,
-            endpoint,
-            assets: AssetSource::Kept(stored.assets),
-            tokens,
-        };
-        Ok(match self.complete(draft).await {
+        Ok(match stored {
             Ok(_) => Repulled::Current,
             Err(error) if error.code == ErrorCode::BatchPullFailed => {
                 self.ledger.unanswered(plugin_id, &error.message).await;
                 Repulled::Unanswered(error)
             }
+            // Says nothing about the plugin.
+            Err(error) if error.code == ErrorCode::Unavailable => return Err(error),
             Err(error) => {
                 self.ledger.alive(plugin_id).await;
                 Repulled::Refused(error)
@@ -158,24 +184,28 @@ impl Publisher {
         })
     }
 
-    /// The plugin was not done when the time for all pulls at start was over.
-    pub(crate) async fn out_of_time(&self, plugin_id: &str, limit: Duration) -> RpcError {
-        let reason = format!("no answer within the {} ms for all pulls at start", limit.as_millis());
-        self.ledger.unanswered(plugin_id, &reason).await;
-        RpcError::new(ErrorCode::BatchPullFailed, reason)
+    /// What is stored of a live plugin, as a publication from where it is now.
+    async fn known(&self, plugin_id: &str, tokens: Vec<SecretString>) -> Result<Option<Draft>, RpcError> {
+        let snapshot = self.view.fresh().await?;
+        let plugin = snapshot.plugins.get(plugin_id).filter(|plugin| plugin.removed_at.is_none());
+        let Some(plugin) = plugin else { return Ok(None) };
+        let Some(stored) = self.stored(PublicationKey::Newest(plugin_id)).await? else { return Ok(None) };
+        Ok(Some(Draft {
+            document: document::read(&stored.manifest)?,
+            endpoint: plugin.endpoint.clone(),
+            assets: AssetSource::Kept(stored.assets),
+            tokens,
+        }))
     }
 
     async fn stored(&self, key: PublicationKey<'_>) -> Result<Option<StoredPublication>, RpcError> {
         self.storage.catalogue().publication(key).await.map_err(|error| error.to_rpc())
     }
 
-    /// From a valid manifest to a committed publication.
-    async fn complete(&self, draft: Draft) -> Result<PublicationReply, RpcError> {
-        // Closed never: the semaphore lives as long as `self`.
-        let _place = self.in_work.acquire().await;
-        let (items, item_warnings) = self.pull_items(&draft).await?;
+    /// From what the plugin said to a committed publication.
+    async fn store(&self, draft: Draft, (items, remarks): Pulled) -> Result<PublicationReply, RpcError> {
         let Draft { mut document, endpoint, assets, .. } = draft;
-        document.warnings.extend(item_warnings);
+        document.warnings.extend(remarks);
         let (digest, kept) = self.keep_assets(&document, &items, assets).await?;
         let new = self.new_publication(&document, &items, &endpoint, &kept, digest).await;
         let committed = match new {
@@ -195,7 +225,7 @@ impl Publisher {
         }
     }
 
-    async fn pull_items(&self, draft: &Draft) -> Result<(Vec<ExecutorItem>, Vec<Warning>), RpcError> {
+    async fn pull_items(&self, draft: &Draft) -> Result<Pulled, RpcError> {
         let manifest = &draft.document.manifest;
         let batch = self
             .puller
@@ -222,13 +252,16 @@ impl Publisher {
         source: AssetSource,
     ) -> Result<(Digest, Kept), RpcError> {
         let manifest = &document.manifest;
-        let fetched = match source {
-            AssetSource::Kept(assets) => {
-                let hashes = assets.iter().map(|asset| (asset.key.clone(), asset.digest)).collect();
-                return Ok((publication_digest(manifest, items, &hashes), Kept::all_known(assets)));
-            }
-            AssetSource::Plugin => self.assets.fetch(&manifest.static_assets).await?,
+        if let AssetSource::Kept(assets) = source {
+            let hashes = assets.iter().map(|asset| (asset.key.clone(), asset.digest)).collect();
+            return Ok((publication_digest(manifest, items, &hashes), Kept::all_known(assets)));
+        }
+        // Closed never, like the other one. Held until the bytes are stored.
+        let _place = match manifest.static_assets.is_empty() {
+            true => None,
+            false => Some(self.with_assets.acquire().await),
         };
+        let fetched = self.assets.fetch(&manifest.static_assets).await?;
         let hashes: BTreeMap<String, Digest> =
             fetched.iter().map(|asset| (asset.key.clone(), asset.digest)).collect();
         let digest = publication_digest(manifest, items, &hashes);
@@ -292,8 +325,10 @@ impl Publisher {
         revision: i64,
     ) {
         let manifest = &document.manifest;
-        self.view.announce(revision).await;
         self.ledger.alive(&manifest.plugin_id).await;
+        if revision > self.view.current().revision {
+            self.view.announce(revision).await;
+        }
         tracing::info!(
             event = status.event(),
             plugin_id = manifest.plugin_id,
@@ -328,14 +363,19 @@ impl Status {
 /// The store's answer as success or refusal.
 fn accept(document: &Document, committed: Committed) -> Result<(Status, PublicationId, i64), RpcError> {
     match committed {
-        Committed::Committed { publication_id, revision } => Ok((Status::Committed, publication_id, revision)),
+        Committed::Committed { publication_id, revision } => {
+            Ok((Status::Committed, publication_id, revision))
+        }
         Committed::Replaced { publication_id, revision } => Ok((Status::Replaced, publication_id, revision)),
-        Committed::Unchanged { publication_id, revision } => Ok((Status::Unchanged, publication_id, revision)),
+        Committed::Unchanged { publication_id, revision } => {
+            Ok((Status::Unchanged, publication_id, revision))
+        }
         Committed::VersionImmutable { stored } => Err(version_immutable(document, stored)),
         Committed::NodeTypeConflict { node_type, owner } => Err(RpcError::new(
             ErrorCode::NodeTypeConflict,
             format!(
-                "{} declares the node type {node_type:?}, which belongs to plugin {owner:?}; rename it, or remove {owner:?} first",
+                "{} declares the node type {node_type:?}, which belongs to plugin {owner:?}; rename it, or \
+                 remove {owner:?} first",
                 subject(document)
             ),
         )
@@ -343,11 +383,23 @@ fn accept(document: &Document, committed: Committed) -> Result<(Status, Publicat
     }
 }
 
+fn out_of_time(draft: &Draft) -> RpcError {
+    RpcError::new(
+        ErrorCode::BatchPullFailed,
+        format!(
+            "{} at {} did not answer within the time for all pulls at start (PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS)",
+            subject(&draft.document),
+            draft.endpoint
+        ),
+    )
+}
+
 fn version_immutable(document: &Document, stored: Digest) -> RpcError {
     RpcError::new(
         ErrorCode::VersionImmutable,
         format!(
-            "{} is published already with other content (digest {stored}); raise publicationVersion, or set PLUGIN_MANAGER_ALLOW_REPUBLISH=true for development",
+            "{} is published already with other content (digest {stored}); raise publicationVersion, or set \
+             PLUGIN_MANAGER_ALLOW_REPUBLISH=true for development",
             subject(document)
         ),
     )

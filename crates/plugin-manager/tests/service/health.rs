@@ -1,0 +1,96 @@
+//! The health sweep (failure matrix rows 33 to 36). Intervals are short here; the settings' own rule
+//! that a sweep below 15 s is off is tested beside them.
+
+use crate::support::{House, Plugin, items};
+use contract::catalogue::HealthState;
+use parking_lot::Mutex;
+use plugin_manager::{HealthSettings, Settings};
+use serde_json::json;
+use std::{sync::Arc, time::Duration};
+use wire::Reply;
+
+fn sweeping(settings: &mut Settings) {
+    settings.health = HealthSettings {
+        interval: Some(Duration::from_millis(20)),
+        probe_timeout: Duration::from_millis(200),
+        ..HealthSettings::default()
+    };
+}
+
+#[tokio::test]
+async fn a_dead_plugin_goes_offline_and_dispatch_is_refused() {
+    let house = House::new().await;
+    let service = house.start(sweeping).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    service.ask("plugin.enable", json!({"pluginId": "echo"})).await.unwrap();
+    plugin.stop();
+    house.until(|snapshot| snapshot.plugins["echo"].health.state == HealthState::Offline).await;
+    let health = service.ask("plugin.health", json!({})).await.unwrap();
+    let health = &health["plugins"][0]["health"];
+    assert!(health["failures"].as_u64().unwrap() >= 3 && health["lastError"].is_string(), "{health}");
+    let decision = service.ask("plugin.explain", json!({"nodeType": "plugin.echo"})).await.unwrap();
+    assert_eq!(decision["refusal"]["code"], "plugin_offline");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_accepts_but_does_not_answer_is_down_and_recovers_by_answering() {
+    let house = House::new().await;
+    let service = house.start(sweeping).await;
+    let hangs = Arc::new(Mutex::new(false));
+    let state = Arc::clone(&hangs);
+    let plugin = Plugin::scripted(move |request| {
+        let hangs = *state.lock();
+        async move {
+            match request.pattern.as_str() {
+                "executor_batch_pull" => Reply::Value(items(&["plugin.echo"]).into()),
+                _ if hangs => std::future::pending().await,
+                _ => Reply::NoHandler,
+            }
+        }
+    });
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    *hangs.lock() = true;
+    house.until(|snapshot| snapshot.plugins["echo"].health.state == HealthState::Offline).await;
+    *hangs.lock() = false;
+    house.until(|snapshot| snapshot.plugins["echo"].health.state == HealthState::Online).await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_publication_brings_an_offline_plugin_online_at_once() {
+    let house = House::new().await;
+    let service = house.start(sweeping).await;
+    let (old, new) = (Plugin::new(&["plugin.echo"]), Plugin::new(&["plugin.echo"]));
+    service.publish(old.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    old.stop();
+    house.until(|snapshot| snapshot.plugins["echo"].health.state == HealthState::Offline).await;
+    service.publish(new.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    assert_eq!(house.state("echo").await, "online");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn replicas_do_not_multiply_probes() {
+    let house = House::new().await;
+    let (leader, other) = (house.start(sweeping).await, house.start(sweeping).await);
+    let plugin = Plugin::new(&["plugin.echo"]);
+    other.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    while plugin.asked("conveyor.ping").len() < 5 {
+        tokio::task::yield_now().await;
+    }
+    const PROBES: &str = "conveyor_plugin_manager_health_probes_total{outcome=\"ok\"}";
+    let (one, two) = (leader.metric(PROBES).await, other.metric(PROBES).await);
+    assert!((one == 0) != (two == 0), "{one} and {two} probes");
+}
+
+#[tokio::test]
+async fn without_an_interval_nothing_is_probed() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    service.stop().await;
+    assert_eq!(plugin.asked("conveyor.ping").len(), 0);
+}
