@@ -4,8 +4,8 @@ use crate::{Error, Settings, app::App, http};
 use queue::Queue;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use wire::{HttpConfig, HttpLimits, HttpListener};
 
 /// How long open requests may take to end after a stop.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -13,8 +13,7 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// The API with its listener bound; nothing is served yet.
 #[derive(Debug)]
 pub struct Service {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: HttpListener,
     app: Arc<App>,
 }
 
@@ -24,10 +23,12 @@ impl Service {
     /// # Errors
     /// [`Error::Bind`] for the address, [`Error::Storage`] when the store does not answer.
     pub async fn bind(settings: Settings, storage: Storage, queue: Queue) -> Result<Self, Error> {
-        let wanted = SocketAddr::new(settings.bind, settings.http_port);
-        let bound = |source| Error::Bind { address: wanted, source };
-        let listener = TcpListener::bind(wanted).await.map_err(bound)?;
-        let address = listener.local_addr().map_err(bound)?;
+        let address = SocketAddr::new(settings.bind, settings.http_port);
+        let listener = HttpListener::bind(HttpConfig {
+            name: "api",
+            address,
+            limits: HttpLimits { max_connections: settings.max_connections, ..HttpLimits::default() },
+        })?;
         if settings.insecure && settings.token.is_none() {
             tracing::warn!(
                 event = "insecure_start",
@@ -35,33 +36,38 @@ impl Service {
             );
         }
         let app = Arc::new(App::new(&settings, storage, queue).await?);
-        Ok(Self { listener, address, app })
+        Ok(Self { listener, app })
     }
 
     /// Where it listens.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        vec![("http", self.address)]
+        vec![("http", self.listener.local_addr())]
     }
 
     /// Serves until `stop`; then takes no new connections, ends event streams and waits for open
     /// requests, at most 30 s.
     ///
     /// # Errors
-    /// [`Error::Serve`] when the listener fails for good.
+    /// None today: a listener that fails is tried again.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        tracing::info!(event = "api_started", address = %self.address, "api listens");
-        let serving = http::serve(self.listener, self.app, stop.clone());
+        tracing::info!(event = "api_started", address = %self.listener.local_addr(), "api listens");
+        let streams = self.app.stop.clone();
+        let cut = CancellationToken::new();
+        let serving = self.listener.run(http::router(self.app), stop.clone(), cut.clone());
+        tokio::pin!(serving);
         tokio::select! {
-            served = serving => served.map_err(Error::Serve),
-            () = drain_deadline(&stop) => {
-                tracing::warn!(event = "api_drain_timeout", limit_ms = DRAIN.as_millis(), "open requests were dropped at stop");
-                Ok(())
-            }
+            () = &mut serving => return Ok(()),
+            () = stop.cancelled() => streams.cancel(),
         }
+        if tokio::time::timeout(DRAIN, &mut serving).await.is_err() {
+            tracing::warn!(
+                event = "api_drain_timeout",
+                limit_ms = DRAIN.as_millis(),
+                "open requests were dropped at stop"
+            );
+            cut.cancel();
+            serving.await;
+        }
+        Ok(())
     }
-}
-
-async fn drain_deadline(stop: &CancellationToken) {
-    stop.cancelled().await;
-    tokio::time::sleep(DRAIN).await;
 }

@@ -34,6 +34,8 @@ pub struct Settings {
     pub file_service_token: Option<SecretString>,
     /// The largest request body, bytes.
     pub payload_limit_bytes: usize,
+    /// Open connections; more are answered 503.
+    pub max_connections: usize,
     /// How many event streams may be open at once.
     pub max_event_streams: usize,
 }
@@ -107,6 +109,13 @@ impl Settings {
                     parse_bytes,
                 )
                 .0,
+            max_connections: usize::try_from(reader.number(
+                "API_MAX_CONNECTIONS",
+                "connections",
+                4096,
+                "Open connections of the platform API.",
+            ))
+            .unwrap_or(usize::MAX),
             max_event_streams: usize::try_from(reader.number(
                 "API_MAX_EVENT_STREAMS",
                 "streams",

@@ -11,11 +11,14 @@ use axum::{
 use bytes::Bytes;
 use contract::{ErrorCode, ProcessId, RpcError, RunId};
 use serde::de::DeserializeOwned;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use storage::users::Principal;
 
 /// The longest accepted `Idempotency-Key`, bytes.
 const MAX_KEY_BYTES: usize = 200;
+
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Middleware of every route that needs a token.
 pub(crate) async fn require_token(
@@ -166,7 +169,12 @@ impl FromRequest<Arc<App>> for Payload {
 }
 
 async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    axum::body::to_bytes(body, limit).await.map_err(|error| {
+    let read = tokio::time::timeout(BODY_TIMEOUT, axum::body::to_bytes(body, limit)).await;
+    let read = read.map_err(|_| {
+        let message = format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs());
+        Problem::new(ErrorCode::Timeout, message)
+    })?;
+    read.map_err(|error| {
         // The only other reason is a connection that broke, and then nobody reads the answer.
         tracing::debug!("a request body could not be read: {error}");
         too_large(limit, "has more")

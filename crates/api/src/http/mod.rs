@@ -22,9 +22,7 @@ use axum::{
 };
 use contract::{ErrorCode, RpcError};
 use problem::{ErrorBody, Problem, json};
-use std::{any::Any, io, sync::Arc};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
+use std::{any::Any, sync::Arc};
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::{
     Modify, OpenApi,
@@ -32,19 +30,9 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-/// Serves until `stop`; then ends event streams and waits for open requests.
-pub(crate) async fn serve(listener: TcpListener, app: Arc<App>, stop: CancellationToken) -> io::Result<()> {
-    let streams = app.stop.clone();
-    let told = async move {
-        stop.cancelled().await;
-        streams.cancel();
-    };
-    axum::serve(listener, router(app)).with_graceful_shutdown(told).await
-}
-
 /// All routes. Each handler's own declaration holds its path and method, so that the description
 /// and the router cannot differ.
-fn router(app: Arc<App>) -> Router {
+pub(crate) fn router(app: Arc<App>) -> Router {
     let guarded = guarded().route_layer(from_fn_with_state(Arc::clone(&app), extract::require_token));
     let (router, _) = OpenApiRouter::new().merge(guarded).merge(public()).split_for_parts();
     router

@@ -68,7 +68,7 @@ pub(crate) struct ProcessPage {
     pub(crate) next_cursor: Option<String>,
 }
 
-/// A process with its document, byte by byte as it was saved.
+/// A process with its document: order, numbers and text as they were saved.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProcessFull {
