@@ -9,7 +9,7 @@ use contract::manifest::{
     DeclaredExecutor, Endpoint, ExecutorItem, MANIFEST_KIND, Manifest, Variable, read_items, read_manifest,
 };
 use serde_json::{Map, json};
-use std::{net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, sync::Arc};
 use tokio_util::sync::CancellationToken;
 use wire::{Credentials, Server, ServerConfig};
 
@@ -76,7 +76,9 @@ impl Plugin {
     pub async fn serve_from_env(self) -> ExitCode {
         let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
         // An application that set up its own logging keeps it.
-        let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+        let log =
+            tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
+        let _ = log.with_writer(std::io::stderr).try_init();
         let mut reader = Reader::new(&Environment);
         let settings = PluginSettings::read(&mut reader);
         let served = match reader.finish() {
