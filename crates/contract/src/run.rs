@@ -199,6 +199,9 @@ pub struct StepDetail {
     /// What it produced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<IndexMap<String, Json>>,
+    /// It produced more than the answer can hold together: the run's history has its outputs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub outputs_omitted: bool,
     /// Why it failed, or why its newest attempt is being repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,

@@ -3,9 +3,8 @@
 use super::{
     evaluate::{self, Outputs},
     event::{
-        Event, Failure, LateResult, RunCanceled, RunFailed, RunFinished, RunStarted, StepAcked,
-        StepCanceled, StepDelivered, StepEvaluated, StepFailed, StepFinished, StepPartial, StepScheduled,
-        StepSkipped,
+        Event, Failure, LateResult, RunCanceled, RunFailed, RunFinished, RunStarted, StepAcked, StepCanceled,
+        StepDelivered, StepEvaluated, StepFailed, StepFinished, StepPartial, StepScheduled, StepSkipped,
     },
     flow::Readiness,
     graph::{Graph, Kind, NodeIndex, TaskLane},
@@ -16,7 +15,8 @@ use super::{
 use contract::{
     Digest, ErrorCode, ExecutionId, Json, Millis, NodePath, RunId,
     report::{
-        Ack, Accepted, Dispatched, Heartbeat, Partial, Receipt, ReportOutcome, StepError, StepResult, StepStatus,
+        Accepted, Ack, Dispatched, Heartbeat, Partial, Receipt, ReportOutcome, StepError, StepResult,
+        StepStatus,
     },
 };
 use std::{sync::Arc, time::Duration};
@@ -285,7 +285,12 @@ impl Turn<'_> {
         if was_queued { self.is_running(execution_id) } else { Ok(()) }
     }
 
-    fn result(&mut self, execution_id: ExecutionId, result: StepResult, digest: Digest) -> Result<(), Broken> {
+    fn result(
+        &mut self,
+        execution_id: ExecutionId,
+        result: StepResult,
+        digest: Digest,
+    ) -> Result<(), Broken> {
         let verdict = self.state.judge_result(execution_id, digest);
         if self.refused(verdict) {
             if self.state.keeps_late_result(execution_id) {
@@ -372,7 +377,9 @@ impl Turn<'_> {
         let index = self.node_of(execution_id)?;
         let wait = self.wait_before_next(index, failure, &error);
         let error = match (failure, wait) {
-            (Failure::Undelivered, None) => self.policy.undeliverable(self.state.nodes[index].undelivered + 1, error),
+            (Failure::Undelivered, None) => {
+                self.policy.undeliverable(self.state.nodes[index].undelivered + 1, &error)
+            }
             _ => error,
         };
         let node_path = self.state.graph.nodes[index].path.clone();
@@ -392,7 +399,12 @@ impl Turn<'_> {
     }
 
     /// How long to wait before the next attempt; `None`: there is none.
-    fn wait_before_next(&mut self, index: NodeIndex, failure: Failure, error: &StepError) -> Option<Duration> {
+    fn wait_before_next(
+        &mut self,
+        index: NodeIndex,
+        failure: Failure,
+        error: &StepError,
+    ) -> Option<Duration> {
         if self.state.failure.is_some() {
             return None;
         }

@@ -33,7 +33,9 @@ fn extract(map: &Value, defaults: Option<Value>, source: &str) -> Result<Vec<(St
     let mut config = vec![json!({"name": "map", "value": map})];
     config.extend(defaults.map(|defaults| json!({"name": "defaults", "value": defaults})));
     let widget: Widget =
-        Json::from(json!({"id": "e", "source": {"nodeType": "system.object.extract"}, "config": config})).read().unwrap();
+        Json::from(json!({"id": "e", "source": {"nodeType": "system.object.extract"}, "config": config}))
+            .read()
+            .unwrap();
     let outputs = Extract::compile(&widget)?.evaluate(Some(&Json::parse(source).unwrap()))?;
     Ok(outputs.into_iter().map(|(name, value)| (name, value.text().to_owned())).collect())
 }
@@ -42,7 +44,11 @@ fn extract(map: &Value, defaults: Option<Value>, source: &str) -> Result<Vec<(St
 fn paths_of_the_field_work_with_and_without_the_leading_dollar() {
     let source = r#"[{"n":1},{"n":{"deep":[1,2,{"x":"й"}]}}]"#;
     for path in ["[-1].n.deep[2].x", "$[-1].n.deep[2].x", "$[1]['n'].deep[-1].x"] {
-        assert_eq!(extract(&json!({"o": path}), None, source).unwrap(), [("o".into(), "\"й\"".into())], "{path}");
+        assert_eq!(
+            extract(&json!({"o": path}), None, source).unwrap(),
+            [("o".into(), "\"й\"".into())],
+            "{path}"
+        );
     }
 }
 

@@ -10,7 +10,11 @@ fn all() -> Vec<Event> {
     let node_path = || NodePath::root("w-1");
     let execution_id = ExecutionId(Uuid::from_u128(1));
     let digest = Digest([7; 32]);
-    let error = StepError { message: "Плохо".into(), details: Some(Json::parse("[1.0]").unwrap()), ..StepError::default() };
+    let error = StepError {
+        message: "Плохо".into(),
+        details: Some(Json::parse("[1.0]").unwrap()),
+        ..StepError::default()
+    };
     let payload = outputs(r#"{"n":12345678901234567890123.0,"s":"\ud800"}"#);
     let pin = Pin { publication_id: PublicationId(Uuid::from_u128(2)), outputs: vec!["o".into()] };
     vec![
@@ -24,11 +28,26 @@ fn all() -> Vec<Event> {
             pins: [("plugin.x".to_owned(), pin)].into_iter().collect(),
             traceparent: Some("00-1-2-01".into()),
         })),
-        Event::StepScheduled(StepScheduled { node_path: node_path(), execution_id, attempt: 2, not_before: Some(Millis(9)) }),
+        Event::StepScheduled(StepScheduled {
+            node_path: node_path(),
+            execution_id,
+            attempt: 2,
+            not_before: Some(Millis(9)),
+        }),
         Event::StepDelivered(StepDelivered { node_path: node_path(), execution_id, implicit: true }),
         Event::StepAcked(StepAcked { node_path: node_path(), execution_id, worker_id: Some("x".into()) }),
-        Event::StepPartial(StepPartial { node_path: node_path(), execution_id, sequence: 3, outputs: payload.clone() }),
-        Event::StepFinished(StepFinished { node_path: node_path(), execution_id, digest, outputs: Arc::new(payload.clone()) }),
+        Event::StepPartial(StepPartial {
+            node_path: node_path(),
+            execution_id,
+            sequence: 3,
+            outputs: payload.clone(),
+        }),
+        Event::StepFinished(StepFinished {
+            node_path: node_path(),
+            execution_id,
+            digest,
+            outputs: Arc::new(payload.clone()),
+        }),
         Event::StepFailed(StepFailed {
             node_path: node_path(),
             execution_id: Some(execution_id),
@@ -41,7 +60,13 @@ fn all() -> Vec<Event> {
         Event::StepEvaluated(StepEvaluated { node_path: node_path(), outputs: Some(Arc::new(payload)) }),
         Event::StepEvaluated(StepEvaluated { node_path: node_path(), outputs: None }),
         Event::StepSkipped(StepSkipped { node_path: node_path() }),
-        Event::LateResult(LateResult { node_path: node_path(), execution_id, status: StepStatus::Error, outputs: Outputs::new(), error: Some(error.clone()) }),
+        Event::LateResult(LateResult {
+            node_path: node_path(),
+            execution_id,
+            status: StepStatus::Error,
+            outputs: Outputs::new(),
+            error: Some(error.clone()),
+        }),
         Event::RunFinished(RunFinished {}),
         Event::RunFailed(RunFailed { error: RunError { node_path: Some(node_path()), label: None, error } }),
         Event::RunCanceled(RunCanceled {}),

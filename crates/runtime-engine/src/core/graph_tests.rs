@@ -47,9 +47,13 @@ fn every_fault_is_named_at_once_with_its_path() {
 #[test]
 fn nodes_that_this_version_does_not_run_are_refused_by_widget_and_type() {
     for node_type in ["system.loop", "system.delay", "user.validation"] {
-        let document = json!({"widgets": [{"id": "w-1", "label": "Ждать", "source": {"nodeType": node_type}}]});
+        let document =
+            json!({"widgets": [{"id": "w-1", "label": "Ждать", "source": {"nodeType": node_type}}]});
         let message = compile(&document).unwrap_err().message;
-        assert!(message.contains("w-1") && message.contains("Ждать") && message.contains(node_type), "{message}");
+        assert!(
+            message.contains("w-1") && message.contains("Ждать") && message.contains(node_type),
+            "{message}"
+        );
         assert!(message.contains("not available yet"), "{message}");
     }
 }
@@ -103,13 +107,14 @@ fn only_the_listed_names_are_built_in() {
 
 #[test]
 fn required_trigger_fields_are_missing_unless_given_or_defaulted() {
-    let graph = compile(&json!({"widgets": [{"id": "t", "source": {"nodeType": "system.trigger.input"}, "config": [
-        {"name": "a", "isRequired": true},
-        {"name": "b", "isRequired": true, "defaultValue": 1},
-        {"name": "c"},
-        {"name": "d", "isRequired": true},
-    ]}]}))
-    .unwrap();
+    let graph =
+        compile(&json!({"widgets": [{"id": "t", "source": {"nodeType": "system.trigger.input"}, "config": [
+            {"name": "a", "isRequired": true},
+            {"name": "b", "isRequired": true, "defaultValue": 1},
+            {"name": "c"},
+            {"name": "d", "isRequired": true},
+        ]}]}))
+        .unwrap();
     let payload = [("d".to_owned(), Json::null())].into_iter().collect();
     let missing: Vec<_> = graph.missing_inputs(&payload).into_iter().map(|fault| fault.path).collect();
     assert_eq!(missing, ["$.a", "$.d"]);
@@ -125,6 +130,7 @@ fn connected_handles_that_no_field_declares_are_inputs() {
         "edges": [{"source": "t", "sourceHandle": "q", "target": "a", "targetHandle": "extra"}],
     }))
     .unwrap();
-    let names: Vec<_> = graph.nodes[1].inputs.iter().map(|input| (input.name.as_str(), input.is_secret)).collect();
+    let names: Vec<_> =
+        graph.nodes[1].inputs.iter().map(|input| (input.name.as_str(), input.is_secret)).collect();
     assert_eq!(names, [("k", true), ("extra", false)]);
 }

@@ -20,7 +20,9 @@ pub use event::{
     StepCanceled, StepDelivered, StepEvaluated, StepFailed, StepFinished, StepPartial, StepScheduled,
     StepSkipped, Unreadable, VERSION,
 };
-pub use graph::{Edge, EdgeIndex, Graph, Input as NodeInput, Kind, Node, NodeIndex, Port, PortIndex, TaskLane};
+pub use graph::{
+    Edge, EdgeIndex, Graph, Input as NodeInput, Kind, Node, NodeIndex, Port, PortIndex, TaskLane,
+};
 pub use policy::Policy;
 pub use state::{Broken, State};
 pub(crate) use verdict::unknown_execution;

@@ -1,11 +1,7 @@
 //! How long things may take and how often they are repeated (protocol section 5).
 
 use super::graph::Node;
-use contract::{
-    ErrorCode,
-    process::Retry,
-    report::StepError,
-};
+use contract::{ErrorCode, process::Retry, report::StepError};
 use std::time::Duration;
 
 /// Limits of deliveries and steps.
@@ -74,8 +70,9 @@ impl Policy {
     }
 
     /// The error of a step that could not be delivered `failed` times.
-    pub(super) fn undeliverable(&self, failed: u32, last: StepError) -> StepError {
-        let message = format!("the task could not be delivered in {failed} attempts; last cause: {}", last.message);
+    pub(super) fn undeliverable(&self, failed: u32, last: &StepError) -> StepError {
+        let message =
+            format!("the task could not be delivered in {failed} attempts; last cause: {}", last.message);
         let details = serde_json::json!({ "lastCode": last.code, "attempts": failed });
         StepError { details: Some(details.into()), ..StepError::of(ErrorCode::DeliveryFailed, message) }
     }

@@ -21,7 +21,8 @@ impl Sequences {
         }
         let after = self.ranges.partition_point(|(first, _)| *first <= number);
         let joins_left = after > 0 && self.ranges[after - 1].1.checked_add(1) == Some(number);
-        let joins_right = self.ranges.get(after).is_some_and(|(first, _)| number.checked_add(1) == Some(*first));
+        let joins_right =
+            self.ranges.get(after).is_some_and(|(first, _)| number.checked_add(1) == Some(*first));
         match (joins_left, joins_right) {
             (true, true) => {
                 self.ranges[after - 1].1 = self.ranges[after].1;

@@ -423,6 +423,7 @@ impl State {
     }
 }
 
-fn bytes_of(outputs: &Outputs) -> usize {
+/// Bytes of names and values.
+pub(super) fn bytes_of(outputs: &Outputs) -> usize {
     outputs.iter().map(|(name, value)| name.len() + value.text().len()).sum()
 }

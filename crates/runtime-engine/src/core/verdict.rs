@@ -83,7 +83,8 @@ impl State {
         if self.status == RunStatus::Canceled {
             return ReportOutcome::duplicate();
         }
-        let message = format!("run {} is {} already; it cannot be canceled", self.run_id, self.status.as_str());
+        let message =
+            format!("run {} is {} already; it cannot be canceled", self.run_id, self.status.as_str());
         ReportOutcome::Err(RpcError::new(ErrorCode::Conflict, message))
     }
 
@@ -145,8 +146,11 @@ impl State {
              stop working on it",
             attempt.number
         );
-        let details = json!({ "previousState": previous_state, "attempt": attempt.number, "newestAttempt": newest });
-        Verdict::Answer(ReportOutcome::Err(RpcError::new(ErrorCode::Superseded, message).with_details(details)))
+        let details =
+            json!({ "previousState": previous_state, "attempt": attempt.number, "newestAttempt": newest });
+        Verdict::Answer(ReportOutcome::Err(
+            RpcError::new(ErrorCode::Superseded, message).with_details(details),
+        ))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{
     evaluate::Outputs,
     graph::{Kind, NodeIndex, TaskLane},
     policy::Policy,
-    state::{Phase, State},
+    state::{Phase, State, bytes_of},
 };
 use contract::{
     ExecutionId, Millis,
@@ -13,12 +13,31 @@ use contract::{
 };
 
 impl State {
-    /// The run with its steps, in document order.
-    pub fn detail(&self) -> RunDetail {
+    /// The run with its steps, in document order. When the outputs of all steps have more than
+    /// `outputs_bytes`, the largest are left out until the rest fits.
+    pub fn detail(&self, outputs_bytes: usize) -> RunDetail {
+        let shown = self.largest_shown(outputs_bytes);
         RunDetail {
             run: self.summary(),
-            steps: (0..self.nodes.len()).map(|node| self.step(node)).collect(),
+            steps: (0..self.nodes.len()).map(|node| self.step(node, shown)).collect(),
             public_inputs: self.status.is_terminal().then(|| self.public_inputs()),
+        }
+    }
+
+    /// The size above which a step's outputs are left out of a detail.
+    fn largest_shown(&self, outputs_bytes: usize) -> usize {
+        let mut sizes: Vec<usize> =
+            self.nodes.iter().filter_map(|node| node.outputs.as_deref()).map(bytes_of).collect();
+        sizes.sort_unstable();
+        let mut total = 0usize;
+        let fitting = sizes.iter().take_while(|size| {
+            total = total.saturating_add(**size);
+            total <= outputs_bytes
+        });
+        match fitting.count() {
+            all if all == sizes.len() => usize::MAX,
+            // Several of this size may not fit although one did: all of them are left out.
+            some => sizes[some].saturating_sub(1),
         }
     }
 
@@ -104,9 +123,11 @@ impl State {
         }
     }
 
-    fn step(&self, index: NodeIndex) -> StepDetail {
+    fn step(&self, index: NodeIndex, largest_shown: usize) -> StepDetail {
         let node = &self.graph.nodes[index];
         let state = &self.nodes[index];
+        let outputs = state.outputs.as_deref();
+        let shown = outputs.filter(|outputs| bytes_of(outputs) <= largest_shown);
         StepDetail {
             node_path: node.path.clone(),
             node_id: node.id.clone(),
@@ -117,7 +138,8 @@ impl State {
             execution_id: state.newest,
             started_at: state.started_at,
             finished_at: state.finished_at,
-            outputs: state.outputs.as_ref().map(|outputs| outputs.as_ref().clone()),
+            outputs: shown.cloned(),
+            outputs_omitted: shown.is_none() && outputs.is_some(),
             error: state.error.clone(),
             waits_for: self.waits_for(index),
         }
@@ -134,7 +156,9 @@ impl State {
                 let attempt = self.attempts.get(&state.newest?)?;
                 debug_assert_eq!(attempt.phase, Phase::Queued);
                 Some(match attempt.not_before {
-                    Some(at) => format!("attempt {}, not before {} (epoch milliseconds)", attempt.number, at.0),
+                    Some(at) => {
+                        format!("attempt {}, not before {} (epoch milliseconds)", attempt.number, at.0)
+                    }
                     None => "somebody who takes the task".to_owned(),
                 })
             }

@@ -41,7 +41,11 @@ impl Catalogue {
     ///
     /// # Errors
     /// `unavailable`.
-    pub(crate) async fn pins(&self, graph: &Graph, workspace: &str) -> Result<IndexMap<String, Pin>, RpcError> {
+    pub(crate) async fn pins(
+        &self,
+        graph: &Graph,
+        workspace: &str,
+    ) -> Result<IndexMap<String, Pin>, RpcError> {
         let node_types: Vec<&str> = graph.plugin_node_types().collect();
         let mut snapshot = Arc::clone(&self.snapshot.lock());
         if node_types.iter().any(|name| snapshot.resolve(name, workspace).is_none()) {
@@ -86,9 +90,8 @@ impl Catalogue {
             }),
             None => Vec::new(),
         };
-        let named = |item: ExecutorItem| {
-            (item.node_type, item.outputs.into_iter().map(|param| param.name).collect())
-        };
+        let named =
+            |item: ExecutorItem| (item.node_type, item.outputs.into_iter().map(|param| param.name).collect());
         let declared: Declared = Arc::new(items.into_iter().map(named).collect());
         let mut known = self.declared.lock();
         if known.len() >= CAPACITY {
@@ -119,7 +122,10 @@ impl Catalogue {
                 () = tokio::time::sleep(POLL) => {}
             }
             if let Err(error) = self.refresh().await {
-                tracing::warn!(event = "catalogue_unread", "the catalogue could not be read, the last view stays: {error}");
+                tracing::warn!(
+                    event = "catalogue_unread",
+                    "the catalogue could not be read, the last view stays: {error}"
+                );
             }
         }
     }

@@ -18,6 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 pub(crate) struct Shared {
     pub(crate) storage: Storage,
     pub(crate) policy: Policy,
+    /// Bytes of payloads in the answer to one query: what callers take in one frame, with room for
+    /// what is around them.
+    pub(crate) page_bytes: usize,
     pub(crate) clock: Clock,
     pub(crate) graphs: Graphs,
     pub(crate) catalogue: Arc<Catalogue>,
@@ -66,7 +69,8 @@ impl Engine {
     /// Hands a command to the committer of its run; waits while that has too much to do.
     pub(crate) async fn send(&self, command: Command) {
         // The ids are random in their low half.
-        let shard = command.run_id().0.as_u64_pair().1 % u64::try_from(self.committers.len()).unwrap_or(1).max(1);
+        let shard =
+            command.run_id().0.as_u64_pair().1 % u64::try_from(self.committers.len()).unwrap_or(1).max(1);
         let committer = usize::try_from(shard).ok().and_then(|shard| self.committers.get(shard));
         if let Some(committer) = committer {
             // A committer that is gone drops the command, and whoever waits learns it from that.
@@ -77,7 +81,9 @@ impl Engine {
 
 /// Waits for an answer; a dropped one means that nothing is known to be stored.
 pub(crate) async fn answer<T>(pending: Pending<T>) -> Result<T, RpcError> {
-    pending.await.map_err(|_| RpcError::new(ErrorCode::EngineUnavailable, "the engine is stopping; try again"))
+    pending
+        .await
+        .map_err(|_| RpcError::new(ErrorCode::EngineUnavailable, "the engine is stopping; try again"))
 }
 
 /// Waits for the answer to a report.

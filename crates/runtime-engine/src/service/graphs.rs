@@ -31,7 +31,8 @@ impl Graphs {
         if let Some(graph) = self.known.lock().get(&key) {
             return Ok(Arc::clone(graph));
         }
-        let document = self.storage.processes().revision(process_id, revision).await.map_err(|e| e.to_rpc())?;
+        let document =
+            self.storage.processes().revision(process_id, revision).await.map_err(|e| e.to_rpc())?;
         let Some(document) = document else {
             let message = format!("revision {revision} of process {process_id} is not in the database");
             return Err(RpcError::new(ErrorCode::NotFound, message));

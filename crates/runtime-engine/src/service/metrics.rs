@@ -55,7 +55,9 @@ impl Default for Metrics {
             reports: Counters::default(),
             swept: Counters::default(),
             batch_size: Histogram::new([1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]),
-            commit_seconds: Histogram::new([0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0]),
+            commit_seconds: Histogram::new([
+                0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0,
+            ]),
             conflicts: Counter::default(),
             words_dropped: Counter::default(),
             outstanding: Gauge::default(),
@@ -69,10 +71,19 @@ impl Default for Metrics {
         registry.register("reports", "Step reports by the answer", this.reports.clone());
         registry.register("swept", "Overdue attempts by what was done", this.swept.clone());
         registry.register("batch_size", "Inputs decided together", this.batch_size.clone());
-        registry.register_with_unit("commit", "Duration of a commit", Unit::Seconds, this.commit_seconds.clone());
+        registry.register_with_unit(
+            "commit",
+            "Duration of a commit",
+            Unit::Seconds,
+            this.commit_seconds.clone(),
+        );
         registry.register("conflicts", "Decisions made again after a lost race", this.conflicts.clone());
         registry.register("unpublished", "Tasks and notices that were lost", this.words_dropped.clone());
-        registry.register("outstanding_attempts", "Attempts whose end is waited for", this.outstanding.clone());
+        registry.register(
+            "outstanding_attempts",
+            "Attempts whose end is waited for",
+            this.outstanding.clone(),
+        );
         registry.register("connections_refused", "Connections refused, by reason", this.refused.clone());
         registry.register("connections", "Open RPC connections", this.connections.clone());
         Self { registry, ..this }
@@ -93,8 +104,9 @@ impl Metrics {
             }
         }
         let mut page = String::new();
-        encode(&mut page, &self.registry)
-            .map_err(|error| RpcError::new(ErrorCode::Internal, format!("the metrics page failed: {error}")))?;
+        encode(&mut page, &self.registry).map_err(|error| {
+            RpcError::new(ErrorCode::Internal, format!("the metrics page failed: {error}"))
+        })?;
         Ok(page)
     }
 

@@ -27,11 +27,7 @@ use metrics::Metrics;
 use publisher::Publisher;
 use queue::Queue;
 use rpc::Door;
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
 use sweep::Sweep;
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -69,6 +65,7 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
         graphs: Graphs::new(storage.clone()),
         catalogue: Arc::new(Catalogue::start(storage.clone()).await?),
         policy: settings.policy.clone(),
+        page_bytes: settings.max_frame_bytes / 2,
         metrics: Arc::clone(&metrics),
         storage,
     });

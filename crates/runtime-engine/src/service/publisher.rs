@@ -90,7 +90,12 @@ async fn push(queue: &Queue, lane: Lane, tasks: Vec<String>, metrics: &Metrics) 
     let count = tasks.len();
     if let Err(error) = queue.push(lane, tasks).await {
         metrics.words_dropped.inc_by(u64::try_from(count).unwrap_or(u64::MAX));
-        tracing::warn!(event = "tasks_unpublished", lane = lane.as_str(), tasks = count, "the sweep publishes them again: {error}");
+        tracing::warn!(
+            event = "tasks_unpublished",
+            lane = lane.as_str(),
+            tasks = count,
+            "the sweep publishes them again: {error}"
+        );
     }
 }
 

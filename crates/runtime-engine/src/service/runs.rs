@@ -27,7 +27,8 @@ const MAX_EVENTS: u32 = 1000;
 /// `runtime.run_start`
 pub(super) async fn start(engine: &Engine, asked: RunStart) -> Result<contract::run::RunStarted, RpcError> {
     let shared = &engine.shared;
-    let head = shared.storage.processes().head(asked.process_id).await.map_err(|error| unavailable(&error))?;
+    let head =
+        shared.storage.processes().head(asked.process_id).await.map_err(|error| unavailable(&error))?;
     let Some(process) = head.filter(|process| process.workspace_id == asked.workspace_id) else {
         let message = format!("no process {} exists in workspace {:?}", asked.process_id, asked.workspace_id);
         return Err(RpcError::new(ErrorCode::NotFound, message));
@@ -69,7 +70,7 @@ pub(super) async fn cancel(engine: &Engine, asked: RunRef) -> Result<Receipt, Rp
 /// `runtime.run_get`
 pub(super) async fn get(engine: &Engine, asked: RunRef) -> Result<RunDetail, RpcError> {
     let held = engine.shared.load(asked.run_id).await?;
-    held.map(|held| held.state.detail())
+    held.map(|held| held.state.detail(engine.shared.page_bytes))
         .filter(|detail| asked.process_id.is_none_or(|process_id| process_id == detail.run.process_id))
         .ok_or_else(|| not_found(asked.run_id))
 }
@@ -94,8 +95,8 @@ pub(super) async fn history(engine: &Engine, asked: RunHistoryRequest) -> Result
     // The row first: an event that comes meanwhile may then be on the page, never missing before `last`.
     let row = row(engine, &RunRef { run_id: asked.run_id, process_id: asked.process_id }).await?;
     let events = engine.shared.storage.runs().events(asked.run_id, asked.after, limit).await;
-    let events: Vec<HistoryEvent> =
-        events.map_err(|error| unavailable(&error))?.into_iter().map(shown).collect::<Result<_, _>>()?;
+    let events = fitting(events.map_err(|error| unavailable(&error))?, engine.shared.page_bytes);
+    let events: Vec<HistoryEvent> = events.map(shown).collect::<Result<_, _>>()?;
     let newest = events.last().map_or(0, |event| event.sequence);
     Ok(RunHistory { events, last: row.sequence.max(newest) })
 }
@@ -108,7 +109,8 @@ pub(super) async fn confirm(engine: &Engine, asked: StepConfirm) -> Result<Json,
         let message = format!("run {} has no step {}", asked.run_id, asked.node_path);
         return Err(RpcError::new(ErrorCode::NotFound, message));
     }
-    let message = format!("step {} of run {} does not wait for a confirmation", asked.node_path, asked.run_id);
+    let message =
+        format!("step {} of run {} does not wait for a confirmation", asked.node_path, asked.run_id);
     Err(RpcError::new(ErrorCode::Conflict, message))
 }
 
@@ -139,6 +141,19 @@ fn summary(row: RunRow) -> RunSummary {
         finished_at: row.finished_at,
         error: row.error.and_then(|error| error.read().ok()),
     }
+}
+
+/// As many of the first events as an answer holds, but always one.
+fn fitting(events: Vec<StoredEvent>, page_bytes: usize) -> impl Iterator<Item = StoredEvent> {
+    let mut total = 0usize;
+    events
+        .into_iter()
+        .enumerate()
+        .take_while(move |(place, event)| {
+            total = total.saturating_add(event.body.text().len());
+            *place == 0 || total <= page_bytes
+        })
+        .map(|(_, event)| event)
 }
 
 /// An event as it is shown: without the envelope that the engine stores it in.

@@ -153,7 +153,12 @@ fn read_policy(reader: &mut Reader<'_>) -> Policy {
     }
 }
 
-fn positive_millis(reader: &mut Reader<'_>, name: &'static str, default: Duration, doc: &'static str) -> Duration {
+fn positive_millis(
+    reader: &mut Reader<'_>,
+    name: &'static str,
+    default: Duration,
+    doc: &'static str,
+) -> Duration {
     let millis = u64::try_from(default.as_millis()).unwrap_or(u64::MAX);
     Duration::from_millis(reader.parsed(name, "milliseconds", millis, doc, |text| match text.parse() {
         Ok(millis) if millis > 0 => Ok(millis),
@@ -181,7 +186,8 @@ mod tests {
 
     #[test]
     fn times_of_zero_and_empty_allowlists_are_refused_by_name() {
-        let source = Variables::of([("RUNTIME_ENGINE_SWEEP_INTERVAL_MS", "0"), ("RUNTIME_ENGINE_ALLOW_CIDRS", "")]);
+        let source =
+            Variables::of([("RUNTIME_ENGINE_SWEEP_INTERVAL_MS", "0"), ("RUNTIME_ENGINE_ALLOW_CIDRS", "")]);
         let mut reader = Reader::new(&source);
         Settings::read(&mut reader);
         let names: Vec<_> = reader.faults().iter().map(|fault| fault.variable.as_str()).collect();

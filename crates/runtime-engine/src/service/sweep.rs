@@ -82,9 +82,10 @@ impl Sweep {
             let (done, command) = match state {
                 AttemptState::Queued if lanes_are_full => ("lane_full", None),
                 AttemptState::Queued => ("republished", Some(Command::republish(run_id, execution_id))),
-                AttemptState::Dispatched => {
-                    ("delivery_overdue", Some(Command::input(run_id, Input::DeliveryOverdue(execution_id), None)))
-                }
+                AttemptState::Dispatched => (
+                    "delivery_overdue",
+                    Some(Command::input(run_id, Input::DeliveryOverdue(execution_id), None)),
+                ),
                 AttemptState::Running => {
                     ("step_overdue", Some(Command::input(run_id, Input::StepOverdue(execution_id), None)))
                 }

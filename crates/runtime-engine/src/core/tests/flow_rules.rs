@@ -16,7 +16,9 @@ fn switch(arms: &Value) -> Value {
 fn a_trigger_field_is_the_payloads_value_else_its_default_else_null() {
     let document = process(
         &[
-            trigger(&json!([{"name": "a"}, {"name": "b", "defaultValue": "d"}, {"name": "c"}, {"name": "n", "defaultValue": 1}])),
+            trigger(
+                &json!([{"name": "a"}, {"name": "b", "defaultValue": "d"}, {"name": "c"}, {"name": "n", "defaultValue": 1}]),
+            ),
             output_node(&json!([])),
         ],
         &["t.a -> out.a", "t.b -> out.b", "t.c -> out.c", "t.n -> out.n", "t.trigger -> out.t"],
@@ -84,7 +86,12 @@ fn a_later_edge_counts_once_the_earlier_ones_are_dead() {
 #[test]
 fn an_absent_key_of_a_result_makes_that_output_dead_and_skipping_spreads() {
     let document = process(
-        &[task("a", &json!({"outputs": ["o", "p"]})), task("b", &json!({})), task("c", &json!({})), task("d", &json!({}))],
+        &[
+            task("a", &json!({"outputs": ["o", "p"]})),
+            task("b", &json!({})),
+            task("c", &json!({})),
+            task("d", &json!({})),
+        ],
         &["a.o -> b.i", "a.p -> c.i", "c.o -> d.i"],
     );
     let mut stage = Stage::of(&document, &json!({}));
@@ -135,7 +142,10 @@ fn an_output_node_collects_what_is_alive_and_falls_back_for_what_is_dead() {
 #[test]
 fn an_output_node_is_skipped_only_when_all_its_connected_ports_are_dead() {
     let document = process(
-        &[task("a", &json!({})), output_node(&json!([{"name": "x", "defaultValue": 1}, {"name": "y", "value": 2}]))],
+        &[
+            task("a", &json!({})),
+            output_node(&json!([{"name": "x", "defaultValue": 1}, {"name": "y", "value": 2}])),
+        ],
         &["a.o -> out.x"],
     );
     let mut stage = Stage::of(&document, &json!({}));
@@ -187,7 +197,10 @@ fn extract_feeds_what_it_finds_and_fails_the_run_when_it_cannot_read() {
     .unwrap();
     assert_eq!(state.status(), RunStatus::Failed);
     let error = state.summary().error.unwrap();
-    assert_eq!((error.node_path.unwrap().0.as_str(), error.error.code.as_deref()), ("e", Some("invalid_node_input")));
+    assert_eq!(
+        (error.node_path.unwrap().0.as_str(), error.error.code.as_deref()),
+        ("e", Some("invalid_node_input"))
+    );
 }
 
 #[test]
@@ -212,7 +225,8 @@ fn values_pass_unchanged() {
 
 #[test]
 fn a_failed_node_fails_the_run_after_those_already_running_have_ended() {
-    let document = process(&[task("a", &json!({})), task("b", &json!({})), task("c", &json!({}))], &["b.o -> c.i"]);
+    let document =
+        process(&[task("a", &json!({})), task("b", &json!({})), task("c", &json!({}))], &["b.o -> c.i"]);
     let mut stage = Stage::of(&document, &json!({}));
     let (a, b) = (stage.attempt("a"), stage.attempt("b"));
     stage.ack(a);
@@ -221,7 +235,11 @@ fn a_failed_node_fails_the_run_after_those_already_running_have_ended() {
     assert_eq!((stage.run(), stage.status("a")), (RunStatus::Running, NodeStatus::Failed));
     stage.finish("b", &json!({"o": 1}));
     assert_eq!(stage.kinds(), ["step_finished", "run_failed"]);
-    assert_eq!((stage.run(), stage.status("c")), (RunStatus::Failed, NodeStatus::Canceled), "nothing starts any more");
+    assert_eq!(
+        (stage.run(), stage.status("c")),
+        (RunStatus::Failed, NodeStatus::Canceled),
+        "nothing starts any more"
+    );
     let error = stage.state.summary().error.unwrap();
     assert_eq!((error.node_path.unwrap().0.as_str(), error.error.message.as_str()), ("a", "broken"));
 }
@@ -241,11 +259,11 @@ fn a_failing_run_withdraws_what_nobody_works_on_yet() {
 fn what_one_decision_opens_and_withdraws_never_comes_into_being() {
     let bad = json!({"id": "e", "source": {"nodeType": "system.object.extract"}, "outputs": ["x"],
         "config": [{"name": "map", "value": {"x": "a"}}, {"name": "source"}]});
-    let document = process(&[task("a", &json!({})), task("b", &json!({})), bad], &["a.o -> b.i", "a.o -> e.source"]);
+    let document =
+        process(&[task("a", &json!({})), task("b", &json!({})), bad], &["a.o -> b.i", "a.o -> e.source"]);
     let mut stage = Stage::of(&document, &json!({}));
-    let result = contract::report::StepResult::ok(
-        contract::Json::parse(r#"{"o":"\ud800"}"#).unwrap().read().unwrap(),
-    );
+    let result =
+        contract::report::StepResult::ok(contract::Json::parse(r#"{"o":"\ud800"}"#).unwrap().read().unwrap());
     stage.result(stage.attempt("a"), result);
     assert_eq!((stage.run(), stage.last.opened.len(), stage.last.withdrawn.len()), (RunStatus::Failed, 0, 0));
     assert_eq!(stage.last.closed, [stage.attempt("a")]);
@@ -254,14 +272,21 @@ fn what_one_decision_opens_and_withdraws_never_comes_into_being() {
 #[test]
 fn under_continue_a_failure_makes_the_outputs_dead_and_the_run_goes_on() {
     let document = process(
-        &[task("a", &json!({"execution": {"onError": "continue"}})), task("b", &json!({})), output_node(&json!([]))],
+        &[
+            task("a", &json!({"execution": {"onError": "continue"}})),
+            task("b", &json!({})),
+            output_node(&json!([])),
+        ],
         &["a.o -> out.x", "b.o -> out.x"],
     );
     let mut stage = Stage::of(&document, &json!({}));
     stage.result(stage.attempt("a"), failure("broken"));
     stage.finish("b", &json!({"o": "instead"}));
     assert_eq!((stage.run(), stage.public_inputs()), (RunStatus::Finished, json!({"x": "instead"})));
-    assert_eq!((stage.status("a"), stage.step("a").error.unwrap().message.as_str()), (NodeStatus::Failed, "broken"));
+    assert_eq!(
+        (stage.status("a"), stage.step("a").error.unwrap().message.as_str()),
+        (NodeStatus::Failed, "broken")
+    );
 }
 
 #[test]
@@ -273,17 +298,22 @@ fn a_run_without_work_finishes_at_once() {
 
 #[test]
 fn of_several_output_nodes_the_first_in_the_document_names_a_value() {
-    let out = |id: &str, value: u8| json!({"id": id, "source": {"nodeType": "system.output"},
-        "config": [{"name": "x", "value": value}, {"name": id, "value": value}]});
+    let out = |id: &str, value: u8| {
+        json!({"id": id, "source": {"nodeType": "system.output"},
+        "config": [{"name": "x", "value": value}, {"name": id, "value": value}]})
+    };
     let stage = Stage::of(&process(&[out("one", 1), out("two", 2)], &[]), &json!({}));
     assert_eq!(stage.public_inputs(), json!({"x": 1, "one": 1, "two": 2}));
 }
 
 #[test]
 fn a_task_names_its_secrets_its_outputs_and_its_publication() {
-    let widget = task("a", &json!({"outputs": null, "config": [
-        {"name": "k", "type": "ref", "value": {"$secret": "jira"}}, {"name": "empty", "type": "ref"}, {"name": "q", "value": 1},
-    ]}));
+    let widget = task(
+        "a",
+        &json!({"outputs": null, "config": [
+            {"name": "k", "type": "ref", "value": {"$secret": "jira"}}, {"name": "empty", "type": "ref"}, {"name": "q", "value": 1},
+        ]}),
+    );
     let mut started = super::stage::started(&json!({}));
     let publication_id = contract::PublicationId(uuid::Uuid::from_u128(5));
     let pin = crate::core::Pin { publication_id, outputs: vec!["declared".into()] };
@@ -299,6 +329,9 @@ fn a_task_names_its_secrets_its_outputs_and_its_publication() {
     )
     .unwrap();
     let (lane, task) = state.task(decision.opened[0].execution_id, &policy).unwrap();
-    assert_eq!((lane.as_str(), task.secrets, task.outputs), ("plugin", vec!["k".to_owned()], vec!["declared".to_owned()]));
+    assert_eq!(
+        (lane.as_str(), task.secrets, task.outputs),
+        ("plugin", vec!["k".to_owned()], vec!["declared".to_owned()])
+    );
     assert_eq!((task.publication_id, task.timeout_ms, task.attempt), (Some(publication_id), 3_600_000, 1));
 }

@@ -21,26 +21,36 @@ const PORTS: [&str; 3] = ["p0", "p1", "p2"];
 
 /// A random acyclic process: edges lead from lower to higher numbers, in a random document order.
 fn processes() -> impl Strategy<Value = (Vec<Node>, Vec<Edge>)> {
-    let node = (prop_oneof![5 => Just(Kind::Task), 1 => Just(Kind::Output)], proptest::option::weighted(0.85, any::<[bool; 2]>()));
-    vec(node, 1..12).prop_flat_map(|nodes| {
-        let nodes: Vec<Node> = nodes.into_iter().map(|(kind, produces)| Node { kind, produces }).collect();
-        let count = nodes.len();
-        let edge = (0..count, 0..count, 0..OUTPUTS.len(), 0..PORTS.len());
-        let edges = vec(edge, 0..(count * 3)).prop_map(move |edges| {
-            edges
-                .into_iter()
-                .filter(|(one, other, ..)| one != other)
-                .map(|(one, other, output, port)| Edge { source: one.min(other), output, target: one.max(other), port })
-                // Output nodes of this test have no outputs of their own.
-                .collect::<Vec<_>>()
-        });
-        (Just(nodes), edges)
-    })
-    .prop_map(|(nodes, edges)| {
-        let from_task = |edge: &Edge| nodes[edge.source].kind == Kind::Task;
-        let edges = edges.iter().copied().filter(from_task).collect();
-        (nodes, edges)
-    })
+    let node = (
+        prop_oneof![5 => Just(Kind::Task), 1 => Just(Kind::Output)],
+        proptest::option::weighted(0.85, any::<[bool; 2]>()),
+    );
+    vec(node, 1..12)
+        .prop_flat_map(|nodes| {
+            let nodes: Vec<Node> =
+                nodes.into_iter().map(|(kind, produces)| Node { kind, produces }).collect();
+            let count = nodes.len();
+            let edge = (0..count, 0..count, 0..OUTPUTS.len(), 0..PORTS.len());
+            let edges = vec(edge, 0..(count * 3)).prop_map(move |edges| {
+                edges
+                    .into_iter()
+                    .filter(|(one, other, ..)| one != other)
+                    .map(|(one, other, output, port)| Edge {
+                        source: one.min(other),
+                        output,
+                        target: one.max(other),
+                        port,
+                    })
+                    // Output nodes of this test have no outputs of their own.
+                    .collect::<Vec<_>>()
+            });
+            (Just(nodes), edges)
+        })
+        .prop_map(|(nodes, edges)| {
+            let from_task = |edge: &Edge| nodes[edge.source].kind == Kind::Task;
+            let edges = edges.iter().copied().filter(from_task).collect();
+            (nodes, edges)
+        })
 }
 
 fn id(node: usize) -> String {
@@ -85,7 +95,7 @@ fn number_of(node: &str) -> usize {
 }
 
 fn outstanding(stage: &Stage) -> Vec<(usize, ExecutionId)> {
-    let steps = stage.state.detail().steps.into_iter();
+    let steps = stage.state.detail(usize::MAX).steps.into_iter();
     steps
         .filter(|step| matches!(step.status, NodeStatus::Queued | NodeStatus::Running))
         .map(|step| (number_of(&step.node_id), step.execution_id.unwrap()))
@@ -93,9 +103,9 @@ fn outstanding(stage: &Stage) -> Vec<(usize, ExecutionId)> {
 }
 
 fn end_of(stage: &Stage, nodes: &[Node], taken: &BTreeMap<(usize, usize), (usize, usize)>) -> End {
-    let statuses = stage.state.detail().steps.into_iter().map(|step| step.status).collect();
+    let statuses = stage.state.detail(usize::MAX).steps.into_iter().map(|step| step.status).collect();
     let mut inputs = taken.clone();
-    for (number, step) in stage.state.detail().steps.into_iter().enumerate() {
+    for (number, step) in stage.state.detail(usize::MAX).steps.into_iter().enumerate() {
         if nodes[number].kind == Kind::Output && step.status == NodeStatus::Finished {
             note_inputs(number, &serde_json::to_value(step.outputs).unwrap(), &mut inputs);
         }
@@ -116,7 +126,7 @@ fn check_liveness(stage: &Stage) {
     let waits = stage.state.outstanding();
     assert_eq!(stage.run() == RunStatus::Running, waits > 0, "a run waits for attempts and for nothing else");
     assert_eq!(outstanding(stage).len(), waits);
-    for step in stage.state.detail().steps {
+    for step in stage.state.detail(usize::MAX).steps {
         if matches!(step.status, NodeStatus::Waiting | NodeStatus::Queued | NodeStatus::Running) {
             assert!(step.waits_for.is_some(), "{} waits without a reason", step.node_id);
         }
@@ -128,7 +138,9 @@ fn check_history(stage: &Stage) {
     let mut open = HashSet::new();
     for (_, event) in &stage.history {
         match event {
-            Event::StepScheduled(step) => assert!(open.insert(step.node_path.clone()), "{} runs twice", step.node_path),
+            Event::StepScheduled(step) => {
+                assert!(open.insert(step.node_path.clone()), "{} runs twice", step.node_path);
+            }
             Event::StepFinished(step) => assert!(open.remove(&step.node_path)),
             Event::StepFailed(step) if step.execution_id.is_some() => assert!(open.remove(&step.node_path)),
             Event::StepCanceled(step) => assert!(open.remove(&step.node_path)),

@@ -92,7 +92,9 @@ fn ports_of(node: usize, nodes: &[Node], edges: &[Edge], statuses: &[NodeStatus]
         let source = &nodes[edge.source];
         *port = match statuses[edge.source] {
             NodeStatus::Waiting => Port::Unsettled,
-            NodeStatus::Finished if source.produces.is_some_and(|produces| produces[edge.output]) => Port::Alive(*edge),
+            NodeStatus::Finished if source.produces.is_some_and(|produces| produces[edge.output]) => {
+                Port::Alive(*edge)
+            }
             _ => Port::Dead,
         };
     }

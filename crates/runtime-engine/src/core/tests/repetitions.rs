@@ -40,12 +40,20 @@ fn after_the_last_redelivery_the_step_fails_with_delivery_failed_and_the_last_ca
     for attempt in 1..=6 {
         assert_eq!((stage.step("a").attempts, stage.run()), (attempt, RunStatus::Running));
         let id = stage.attempt("a");
-        if attempt < 6 { stage.decide(Input::DeliveryOverdue(id)) } else { stage.decide(Input::Dispatched(id, offline())) };
+        if attempt < 6 {
+            stage.decide(Input::DeliveryOverdue(id))
+        } else {
+            stage.decide(Input::Dispatched(id, offline()))
+        };
     }
     assert_eq!((stage.run(), stage.status("a")), (RunStatus::Failed, NodeStatus::Failed));
     let error = stage.step("a").error.unwrap();
     assert_eq!(error.code.as_deref(), Some("delivery_failed"));
-    assert!(error.message.contains("6 attempts") && error.message.contains("echo@0.0.1"), "{}", error.message);
+    assert!(
+        error.message.contains("6 attempts") && error.message.contains("echo@0.0.1"),
+        "{}",
+        error.message
+    );
     assert_eq!(error.details.unwrap().value().unwrap()["lastCode"], "plugin_offline");
 }
 
@@ -54,7 +62,10 @@ fn a_refused_dispatch_fails_the_step_once() {
     let mut stage = stage(&retrying(5));
     let refused = StepError::of(ErrorCode::PluginDisabled, "jira@1 is not enabled");
     stage.decide(Input::Dispatched(stage.attempt("a"), Dispatched::Refused(refused.clone())));
-    assert_eq!((stage.run(), stage.step("a").attempts, stage.step("a").error), (RunStatus::Failed, 1, Some(refused)));
+    assert_eq!(
+        (stage.run(), stage.step("a").attempts, stage.step("a").error),
+        (RunStatus::Failed, 1, Some(refused))
+    );
 }
 
 #[test]
@@ -121,7 +132,11 @@ fn a_failing_run_repeats_nothing() {
     stage.fail("a", "broken");
     stage.fail("b", "broken too");
     assert_eq!((stage.run(), stage.step("b").attempts), (RunStatus::Failed, 1));
-    assert_eq!(stage.state.summary().error.unwrap().error.message, "broken", "the first failure is the run's");
+    assert_eq!(
+        stage.state.summary().error.unwrap().error.message,
+        "broken",
+        "the first failure is the run's"
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::stage::{Stage, code, failure, outputs, process, task};
 use crate::core::Input;
 use contract::{
     ExecutionId, Json,
-    report::{Ack, Accepted, Dispatched, Heartbeat, Receipt, ReportOutcome, StepError, StepResult},
+    report::{Accepted, Ack, Dispatched, Heartbeat, Receipt, ReportOutcome, StepError, StepResult},
     run::{NodeStatus, RunStatus},
 };
 use serde_json::{Value, json};
@@ -35,7 +35,10 @@ fn a_report_about_no_known_attempt_is_unknown() {
     for outcome in [stage.ack(id), stage.heartbeat(id), stage.partial(id, 1), stage.result(id, ok(1))] {
         assert_eq!(code(&outcome), "unknown_execution");
     }
-    assert_eq!(code(&stage.decide(Input::Dispatched(id, Dispatched::Delivered { implicit: false }))), "unknown_execution");
+    assert_eq!(
+        code(&stage.decide(Input::Dispatched(id, Dispatched::Delivered { implicit: false }))),
+        "unknown_execution"
+    );
 }
 
 #[test]
@@ -97,7 +100,10 @@ fn an_ack_never_ends_the_attempt() {
     stage.ack(a);
     assert_eq!((stage.last.closed.len(), stage.state.outstanding()), (0, 2));
     let (id, touched) = &stage.last.touched[0];
-    assert_eq!((*id, touched.is_running, touched.deadline), (a, true, Some(stage.now.plus(stage.policy.step_timeout))));
+    assert_eq!(
+        (*id, touched.is_running, touched.deadline),
+        (a, true, Some(stage.now.plus(stage.policy.step_timeout)))
+    );
 }
 
 #[test]
@@ -144,7 +150,9 @@ fn an_attempt_that_was_not_delivered_in_time_is_superseded_by_the_next() {
     let mut stage = stage(&json!({}));
     let first = stage.attempt("a");
     stage.decide(Input::DeliveryOverdue(first));
-    for told in [stage.ack(first), stage.heartbeat(first), stage.partial(first, 1), stage.result(first, ok(1))] {
+    for told in
+        [stage.ack(first), stage.heartbeat(first), stage.partial(first, 1), stage.result(first, ok(1))]
+    {
         assert_eq!((code(&told), previous_state(&told).as_str()), ("superseded", "delivery_failed"));
     }
     assert_eq!(stage.status("a"), NodeStatus::Queued, "a late report of the first changes nothing");
@@ -219,7 +227,10 @@ fn a_heartbeat_extends_the_step_up_to_the_nodes_maximum_and_adds_no_event() {
     stage.decide(Input::Heartbeat(a, Heartbeat { progress: Some(half.clone()), message: None }));
     assert_eq!(stage.kinds(), [""; 0]);
     let touched = stage.last.touched[0].1.clone();
-    assert_eq!((touched.deadline, touched.progress), (Some(contract::Millis(stage.now.0 + 1000)), Some(half)));
+    assert_eq!(
+        (touched.deadline, touched.progress),
+        (Some(contract::Millis(stage.now.0 + 1000)), Some(half))
+    );
     stage.now = contract::Millis(acked.0 + 900);
     stage.heartbeat(a);
     assert_eq!(stage.last.touched[0].1.deadline, Some(contract::Millis(acked.0 + 1500)));

@@ -8,7 +8,7 @@ use contract::{
     run::{NodeStatus, RunStatus, StepDetail, TriggerKind},
 };
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// Ids that count, and chance that is always one half.
@@ -76,9 +76,10 @@ impl Stage {
 
     /// The stored history, read back, folds to the live state.
     fn prove_replay(&self) {
-        let stored = self.history.iter().map(|(at, event)| {
-            (*at, Event::read(event.kind(), &event.body().unwrap()).unwrap())
-        });
+        let stored = self
+            .history
+            .iter()
+            .map(|(at, event)| (*at, Event::read(event.kind(), &event.body().unwrap()).unwrap()));
         let replayed = State::replay(self.state.run_id(), Arc::clone(&self.graph), stored).unwrap();
         assert!(replayed == self.state, "replay differs from the live state");
     }
@@ -92,11 +93,15 @@ impl Stage {
         self.prove_replay();
         if was_terminal {
             assert!(self.last.opened.is_empty(), "something starts after the end");
-            assert_eq!((self.state.status(), self.state.detail()), (before.status(), {
-                let mut detail = before.detail();
-                detail.run.updated_at = self.state.detail().run.updated_at;
-                detail
-            }), "the end is not the end");
+            assert_eq!(
+                (self.state.status(), self.state.detail(usize::MAX)),
+                (before.status(), {
+                    let mut detail = before.detail(usize::MAX);
+                    detail.run.updated_at = self.state.detail(usize::MAX).run.updated_at;
+                    detail
+                }),
+                "the end is not the end"
+            );
         }
         self.last.answer.clone()
     }
@@ -107,16 +112,12 @@ impl Stage {
     }
 
     pub(super) fn step(&self, node: &str) -> StepDetail {
-        let steps = self.state.detail().steps;
+        let steps = self.state.detail(usize::MAX).steps;
         steps.into_iter().find(|step| step.node_path == NodePath::root(node)).unwrap()
     }
 
     pub(super) fn status(&self, node: &str) -> NodeStatus {
         self.step(node).status
-    }
-
-    pub(super) fn statuses(&self) -> BTreeMap<String, NodeStatus> {
-        self.state.detail().steps.into_iter().map(|step| (step.node_id, step.status)).collect()
     }
 
     pub(super) fn run(&self) -> RunStatus {

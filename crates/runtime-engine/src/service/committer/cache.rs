@@ -71,8 +71,15 @@ mod tests {
             traceparent: None,
         };
         let now = contract::Millis(0);
-        let (state, _) =
-            State::start(RunId(Uuid::nil()), graph, started, now, &Policy::default(), &mut super::super::Fresh).unwrap();
+        let (state, _) = State::start(
+            RunId(Uuid::nil()),
+            graph,
+            started,
+            now,
+            &Policy::default(),
+            &mut super::super::Fresh,
+        )
+        .unwrap();
         Held { state, sequence: 1 }
     }
 

@@ -50,7 +50,10 @@ impl Draft {
     pub(super) fn absorb(&mut self, decision: Decision) -> Result<(), RpcError> {
         for event in &decision.events {
             let body = event.body().map_err(|error| {
-                RpcError::new(ErrorCode::Internal, format!("the event {} cannot be written: {error}", event.kind()))
+                RpcError::new(
+                    ErrorCode::Internal,
+                    format!("the event {} cannot be written: {error}", event.kind()),
+                )
             })?;
             self.events.push(NewEvent { kind: event.kind().to_owned(), body });
             self.grown += 1;
@@ -58,7 +61,8 @@ impl Draft {
         for (execution_id, touched) in decision.touched {
             self.touch(execution_id, touched);
         }
-        self.publish.extend(decision.opened.iter().filter(|opened| opened.is_due).map(|opened| opened.execution_id));
+        self.publish
+            .extend(decision.opened.iter().filter(|opened| opened.is_due).map(|opened| opened.execution_id));
         self.opened.extend(decision.opened);
         self.withdrawn.extend(decision.withdrawn);
         decision.closed.into_iter().for_each(|execution_id| self.close(execution_id));

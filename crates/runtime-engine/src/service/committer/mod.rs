@@ -127,7 +127,8 @@ impl Committer {
             });
         }
         let shared = &self.shared;
-        let reads = missing.into_iter().map(|(place, run_id)| async move { (place, shared.load(run_id).await) });
+        let reads =
+            missing.into_iter().map(|(place, run_id)| async move { (place, shared.load(run_id).await) });
         let mut reads = stream::iter(reads).buffer_unordered(LOADS);
         while let Some((place, read)) = reads.next().await {
             loaded[place] = Some(match read {
@@ -167,7 +168,13 @@ impl Committer {
     }
 
     /// Decides about all commands of a run. `Err`: the held state may be old and must be read again.
-    fn decide(&mut self, work: Work, held: Held, is_fresh: bool, now: Millis) -> Result<Option<Decided>, Work> {
+    fn decide(
+        &mut self,
+        work: Work,
+        held: Held,
+        is_fresh: bool,
+        now: Millis,
+    ) -> Result<Option<Decided>, Work> {
         let Work::Existing(existing) = work else { return Ok(None) };
         let Held { mut state, sequence } = held;
         if !is_fresh && existing.items.iter().any(|item| item.names_unknown(&state)) {
@@ -225,10 +232,14 @@ impl Committer {
     /// A heartbeat changes no event, so no compare-and-swap tells that another engine has moved on:
     /// its run's sequence number is read instead.
     async fn drop_stale(&mut self, decided: &mut Vec<Decided>) -> Vec<Work> {
-        let checks = decided.iter().enumerate().filter(|(_, one)| one.draft.only_touches()).map(|(place, one)| {
-            let (runs, run_id, sequence) = (self.shared.storage.runs(), one.held.state.run_id(), one.held.sequence);
-            async move { (place, runs.get(run_id).await.map(|row| row.is_some_and(|row| row.sequence == sequence))) }
-        });
+        let checks =
+            decided.iter().enumerate().filter(|(_, one)| one.draft.only_touches()).map(|(place, one)| {
+                let (runs, run_id, sequence) =
+                    (self.shared.storage.runs(), one.held.state.run_id(), one.held.sequence);
+                async move {
+                    (place, runs.get(run_id).await.map(|row| row.is_some_and(|row| row.sequence == sequence)))
+                }
+            });
         let mut stale = Vec::new();
         for (place, check) in join_all(checks).await.into_iter().rev() {
             match check {
@@ -251,7 +262,11 @@ impl Committer {
         let results = match result {
             Ok(results) => results,
             Err(error) => {
-                tracing::error!(event = "commit_failed", runs = appends.len(), "nothing of the batch is answered as stored: {error}");
+                tracing::error!(
+                    event = "commit_failed",
+                    runs = appends.len(),
+                    "nothing of the batch is answered as stored: {error}"
+                );
                 let error = unavailable(&error);
                 decided.into_iter().for_each(|one| one.work.refuse(&error));
                 return Vec::new();
@@ -295,7 +310,8 @@ impl Committer {
         let status = state.status();
         if was_running && status.is_terminal() {
             runs.get_or_create(&super::metrics::Label::of(status.as_str())).inc();
-            let duration_ms = state.finished_at().map_or(0, |at| at.since(state.summary().created_at).as_millis());
+            let duration_ms =
+                state.finished_at().map_or(0, |at| at.since(state.summary().created_at).as_millis());
             tracing::info!(
                 event = "run_ended",
                 run_id = %state.run_id(),

@@ -1,11 +1,7 @@
 //! Commands to a committer, and those who wait for their answers.
 
 use crate::core::{Graph, Input, RunStarted, State, unknown_execution};
-use contract::{
-    ErrorCode, ExecutionId, RpcError, RunId,
-    report::ReportOutcome,
-    run,
-};
+use contract::{ErrorCode, ExecutionId, RpcError, RunId, report::ReportOutcome, run};
 use indexmap::IndexMap;
 use std::sync::Arc;
 use storage::runs::NewRun;
@@ -17,7 +13,7 @@ pub(crate) enum Command {
     /// Starts a run.
     Start(Box<Start>),
     /// Concerns an existing run.
-    Run(RunId, Item),
+    Run(RunId, Box<Item>),
 }
 
 /// Starts a run.
@@ -82,12 +78,12 @@ impl Ask {
 
 impl Command {
     pub(crate) fn input(run_id: RunId, input: Input, reply: Option<oneshot::Sender<ReportOutcome>>) -> Self {
-        Self::Run(run_id, Item { ask: Ask::Input(input), reply })
+        Self::Run(run_id, Box::new(Item { ask: Ask::Input(input), reply }))
     }
 
     /// Puts the attempt's task on its lane again.
     pub(crate) fn republish(run_id: RunId, execution_id: ExecutionId) -> Self {
-        Self::Run(run_id, Item { ask: Ask::Republish(execution_id), reply: None })
+        Self::Run(run_id, Box::new(Item { ask: Ask::Republish(execution_id), reply: None }))
     }
 
     /// The run, by which commands are sharded.
@@ -110,7 +106,7 @@ pub(super) fn by_run(commands: Vec<Command>) -> Vec<Work> {
             Command::Run(run_id, item) => {
                 let new = || Work::Existing(Existing { run_id, items: Vec::new(), must_reload: false });
                 match works.entry(run_id).or_insert_with(new) {
-                    Work::Existing(existing) => existing.items.push(item),
+                    Work::Existing(existing) => existing.items.push(*item),
                     // Nobody knows the id of a run that is being started.
                     Work::Start(_) => item.tell(ReportOutcome::Err(unknown_run(run_id))),
                 }
