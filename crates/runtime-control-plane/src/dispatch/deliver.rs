@@ -12,7 +12,7 @@ use contract::{
     },
 };
 use serde::Deserialize;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, future::Future, sync::Arc};
 use tokio::{
     sync::OwnedSemaphorePermit,
     time::{Instant, sleep_until, timeout, timeout_at},
@@ -63,23 +63,26 @@ impl Dispatcher {
             return self.deliver_event(attempt, &peer, body, until, slot).await;
         }
         let left = until.saturating_duration_since(Instant::now());
-        let mut sent = match peer.client.send(pattern::EXECUTOR_TASK.name, &body, left).await {
-            Ok(sent) => sent,
-            Err(error) => return self.tell(attempt, undelivered(&endpoint, &error)).await,
+        let sending = peer.client.send(pattern::EXECUTOR_TASK.name, &body, left);
+        let mut sent = match self.unless_stopped(sending).await {
+            Some(Ok(sent)) => sent,
+            Some(Err(error)) => return self.tell(attempt, undelivered(&endpoint, &error)).await,
+            None => return self.give_up(attempt, &endpoint).await,
         };
-        match timeout_at(until, sent.reply()).await {
-            Ok(Err(CallError::NoHandler)) => {
+        match self.unless_stopped(timeout_at(until, sent.reply())).await {
+            Some(Ok(Err(CallError::NoHandler))) => {
                 peer.set_takes_events(true);
                 self.deliver_event(attempt, &peer, body, until, slot).await;
             }
-            Ok(reply) => self.replied(attempt, &endpoint, reply, Reply::InTime).await,
-            Err(_) => {
+            Some(Ok(reply)) => self.replied(attempt, &endpoint, reply, Reply::InTime).await,
+            Some(Err(_)) => {
                 drop(body);
                 let place = self.listening(slot);
                 self.tell(attempt, Dispatched::Delivered { implicit: true }).await;
                 self.listen(attempt, &endpoint, sent).await;
                 drop(place);
             }
+            None => self.give_up(attempt, &endpoint).await,
         }
     }
 
@@ -94,13 +97,15 @@ impl Dispatcher {
         slot: Slot,
     ) {
         let left = until.saturating_duration_since(Instant::now());
-        let link = match peer.client.send_event(pattern::EXECUTOR_TASK.name, &body, left).await {
-            Ok(link) => link,
-            Err(error) => {
+        let sending = peer.client.send_event(pattern::EXECUTOR_TASK.name, &body, left);
+        let link = match self.unless_stopped(sending).await {
+            Some(Ok(link)) => link,
+            Some(Err(error)) => {
                 // Another program may listen there now.
                 peer.set_takes_events(false);
                 return self.tell(attempt, undelivered(&peer.endpoint, &error)).await;
             }
+            None => return self.give_up(attempt, &peer.endpoint).await,
         };
         drop(body);
         // The plugin has it: the next may go.
@@ -120,18 +125,24 @@ impl Dispatcher {
 
     /// Waits for the late reply of a plugin that answers when it is done.
     async fn listen(&self, attempt: &Attempt, endpoint: &Endpoint, mut sent: Sent) {
-        tokio::select! {
-            reply = timeout(attempt.timeout, sent.reply()) => {
-                // After the timeout the step's own deadline decides.
-                if let Ok(reply) = reply {
-                    self.replied(attempt, endpoint, reply, Reply::Late).await;
-                }
-            }
-            () = self.stops.deliveries.cancelled() => {
-                let text = format!("the control plane stopped before the plugin at {endpoint} answered");
-                self.tell(attempt, Dispatched::Failed(StepError::of(ErrorCode::Unavailable, text))).await;
-            }
+        match self.unless_stopped(timeout(attempt.timeout, sent.reply())).await {
+            Some(Ok(reply)) => self.replied(attempt, endpoint, reply, Reply::Late).await,
+            // The step's own deadline decides.
+            Some(Err(_)) => {}
+            None => self.give_up(attempt, endpoint).await,
         }
+    }
+
+    /// The result of `work`; `None` when deliveries have to be given up first.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.stops.deliveries.run_until_cancelled(work).await
+    }
+
+    /// This control plane leaves, and with it the connection on which the plugin would have answered:
+    /// as if it were lost. The engine takes no notice when the attempt was acknowledged.
+    async fn give_up(&self, attempt: &Attempt, endpoint: &Endpoint) {
+        let text = format!("the control plane stopped before the plugin at {endpoint} answered");
+        self.tell(attempt, Dispatched::Failed(StepError::of(ErrorCode::Unavailable, text))).await;
     }
 
     /// The plugin has answered, or its connection has ended.

@@ -129,6 +129,8 @@ impl Dispatcher {
             dispatcher.take(queue, &window).await;
         }
         give_back(queue, window.close()).await;
+        // First all that was admitted has been started, then all that was started has ended.
+        window.empty().await;
         deliveries.close();
         deliveries.wait().await;
         starting.abort();

@@ -30,7 +30,7 @@ pub(super) enum Admission {
     Started,
     /// It waits for its endpoint.
     Parked,
-    /// It is here already: the sweep has published it twice.
+    /// It is here already (the sweep has published it again), or nothing is taken any more.
     Known,
     /// Its endpoint has no room and its backlog is full.
     Full,
@@ -75,12 +75,19 @@ impl Window {
     /// Waits until the window has room in all; for how many tasks.
     pub(super) async fn room(&self) -> usize {
         loop {
-            let freed = self.freed.notified();
             let room = self.limits.in_flight.saturating_sub(self.state.lock().in_flight);
             if room > 0 {
                 return room;
             }
-            freed.await;
+            // A notification between the look and the wait is kept.
+            self.freed.notified().await;
+        }
+    }
+
+    /// Waits until nothing is in the window. Nobody may wait for [`Self::room`] meanwhile.
+    pub(super) async fn empty(&self) {
+        while self.state.lock().in_flight > 0 {
+            self.freed.notified().await;
         }
     }
 
@@ -163,5 +170,140 @@ pub(super) struct Slot {
 impl Drop for Slot {
     fn drop(&mut self) {
         self.window.release(&self.target, self.execution_id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{NodePath, ProcessId, RunId};
+
+    const LIMITS: DispatchLimits = DispatchLimits {
+        in_flight: 3,
+        in_flight_per_endpoint: 2,
+        backlog_per_endpoint: 2,
+        backlog_bytes: 100,
+        listening: 1,
+    };
+
+    type Started = mpsc::UnboundedReceiver<Admitted>;
+
+    fn window(limits: DispatchLimits) -> (Arc<Window>, Started) {
+        Window::new(limits, Arc::new(Metrics::new()))
+    }
+
+    fn target(port: u16) -> Target {
+        Some(Endpoint { host: "plugin".into(), port })
+    }
+
+    fn task(number: u128) -> Task {
+        let uuid = uuid::Uuid::from_u128(number);
+        Task {
+            run_id: RunId(uuid),
+            execution_id: ExecutionId(uuid),
+            node_id: "w".into(),
+            node_path: NodePath("w".into()),
+            node_type: "x".into(),
+            attempt: 1,
+            inputs: Default::default(),
+            secrets: Vec::new(),
+            outputs: Vec::new(),
+            workspace_id: "default".into(),
+            user_id: "local".into(),
+            diagram_id: ProcessId(uuid),
+            publication_id: None,
+            timeout_ms: 1,
+            traceparent: None,
+        }
+    }
+
+    fn number(admitted: &Admitted) -> u128 {
+        admitted.task.execution_id.0.as_u128()
+    }
+
+    #[test]
+    fn full_endpoint_parks_then_drops_and_leaves_others_alone() {
+        let (window, mut started) = window(LIMITS);
+        let admissions: Vec<_> = (1..=5).map(|n| window.admit(target(1), task(n), 1)).collect();
+        use Admission::{Full, Parked, Started};
+        assert_eq!(admissions, [Started, Started, Parked, Parked, Full]);
+        assert_eq!(window.admit(target(2), task(6), 1), Started);
+        let order: Vec<_> = std::iter::from_fn(|| started.try_recv().ok()).map(|a| (number(&a), a)).collect();
+        assert_eq!(order.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1, 2, 6]);
+    }
+
+    #[test]
+    fn place_goes_to_the_next_of_the_same_endpoint() {
+        let (window, mut started) = window(LIMITS);
+        (1..=4).for_each(|n| {
+            window.admit(target(1), task(n), 1);
+        });
+        let first = started.try_recv().unwrap();
+        let second = started.try_recv().unwrap();
+        assert!(started.try_recv().is_err());
+        drop(first);
+        assert_eq!(number(&started.try_recv().unwrap()), 3);
+        // The third was dropped at once, so the fourth follows.
+        assert_eq!(number(&started.try_recv().unwrap()), 4);
+        drop(second);
+        assert!(window.state.lock().targets.is_empty() && window.state.lock().known.is_empty());
+        assert_eq!(window.state.lock().in_flight, 0);
+    }
+
+    #[test]
+    fn task_that_is_here_already_is_not_taken_twice() {
+        let (window, mut started) = window(LIMITS);
+        for (n, expected) in [(1, Admission::Started), (2, Admission::Started), (3, Admission::Parked)] {
+            assert_eq!(window.admit(target(1), task(n), 1), expected);
+            assert_eq!(window.admit(target(1), task(n), 1), Admission::Known);
+        }
+        while started.try_recv().is_ok() {}
+        assert_eq!(
+            window.admit(target(1), task(1), 1),
+            Admission::Started,
+            "it is gone, so it may come again"
+        );
+    }
+
+    #[test]
+    fn backlog_is_bounded_in_bytes_over_all_endpoints() {
+        let (window, _started) = window(DispatchLimits { in_flight_per_endpoint: 1, ..LIMITS });
+        window.admit(target(1), task(1), 1);
+        window.admit(target(2), task(2), 1);
+        assert_eq!(window.admit(target(1), task(3), 60), Admission::Parked);
+        assert_eq!(window.admit(target(2), task(4), 60), Admission::Full);
+        assert_eq!(window.admit(target(2), task(5), 40), Admission::Parked);
+    }
+
+    #[tokio::test]
+    async fn room_comes_back_with_the_places() {
+        let (window, mut started) = window(LIMITS);
+        assert_eq!(window.room().await, 3);
+        window.admit(target(1), task(1), 1);
+        window.admit(target(1), task(2), 1);
+        window.admit(target(2), task(3), 1);
+        let waiting = tokio::spawn({
+            let window = Arc::clone(&window);
+            async move { window.room().await }
+        });
+        drop(started.try_recv().unwrap());
+        assert_eq!(waiting.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn closed_window_gives_its_parked_tasks_back_and_empties() {
+        let (window, mut started) = window(DispatchLimits { in_flight_per_endpoint: 1, ..LIMITS });
+        window.admit(target(1), task(1), 1);
+        window.admit(target(1), task(2), 1);
+        let parked = window.close();
+        assert_eq!(parked.iter().map(|task| task.execution_id.0.as_u128()).collect::<Vec<_>>(), [2]);
+        assert_eq!(window.admit(target(2), task(3), 1), Admission::Known);
+        let emptied = tokio::spawn({
+            let window = Arc::clone(&window);
+            async move { window.empty().await }
+        });
+        drop(started.try_recv().unwrap());
+        emptied.await.unwrap();
+        assert!(started.try_recv().is_err());
     }
 }

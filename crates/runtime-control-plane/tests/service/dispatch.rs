@@ -381,3 +381,15 @@ async fn parked_tasks_follow_when_their_endpoint_has_room() {
     expected.sort();
     assert_eq!(seen, expected);
 }
+
+#[tokio::test]
+async fn task_larger_than_a_frame_is_refused_for_good() {
+    let mut world = World::with(|settings| settings.max_frame_bytes = 4096).await;
+    let (plugin, _) = plugin(|| Reply::Empty);
+    world.publish("test", NODE_TYPE, plugin.endpoint()).await;
+    let mut task = world.attempt(NODE_TYPE).await;
+    task.inputs.insert("text".into(), Json::from(json!("x".repeat(5000))));
+    world.push(&task).await;
+    let Dispatched::Refused(error) = world.next_dispatched(task.execution_id).await else { panic!() };
+    assert_eq!((code(&error), error.retryable), ("payload_too_large", Some(false)));
+}

@@ -82,16 +82,23 @@ async fn parked_tasks_go_back_to_the_lane() {
 
 #[tokio::test]
 async fn plugin_that_still_owes_its_reply_is_told_to_the_engine_when_the_time_is_over() {
-    let mut world = World::with(|settings| {
-        settings.delivery_timeout = Duration::from_millis(50);
-        settings.drain_timeout = Duration::from_millis(600);
-    })
-    .await;
-    let plugin = Neighbour::start(local(), |_| std::future::pending());
-    world.publish("test", NODE_TYPE, plugin.endpoint()).await;
-    let id = world.queued(NODE_TYPE).await;
-    assert_eq!(world.next_dispatched(id).await, Dispatched::Delivered { implicit: true });
-    world.shut_down().await;
-    let Dispatched::Failed(error) = world.next_dispatched(id).await else { panic!() };
-    assert_eq!(error.retryable, Some(true));
+    for implicit in [false, true] {
+        let delivery_timeout = Duration::from_millis(if implicit { 50 } else { 20_000 });
+        let mut world = World::with(|settings| {
+            settings.delivery_timeout = delivery_timeout;
+            settings.drain_timeout = Duration::from_millis(600);
+        })
+        .await;
+        let plugin = Neighbour::start(local(), |_| std::future::pending());
+        world.publish("test", NODE_TYPE, plugin.endpoint()).await;
+        let id = world.queued(NODE_TYPE).await;
+        if implicit {
+            assert_eq!(world.next_dispatched(id).await, Dispatched::Delivered { implicit: true });
+        } else {
+            crate::pages::until_metric(&world, "conveyor_control_plane_dispatch_in_flight 1").await;
+        }
+        world.shut_down().await;
+        let Dispatched::Failed(error) = world.next_dispatched(id).await else { panic!() };
+        assert_eq!(error.retryable, Some(true));
+    }
 }
