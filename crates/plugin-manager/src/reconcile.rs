@@ -76,6 +76,7 @@ impl Reconcile {
         let outcome = match self.publisher.repull(&plugin_id, self.tokens.clone(), until).await {
             Ok(Repulled::Current) => "current",
             Ok(Repulled::Gone) => "gone",
+            Ok(Repulled::Overtaken) => "overtaken",
             Ok(Repulled::Unanswered(error)) => {
                 tracing::warn!(
                     event = "plugin_reconcile_unanswered",

@@ -127,7 +127,8 @@ impl Door {
         Err(RpcError::new(
             ErrorCode::PluginInUse,
             format!(
-                "plugin {:?} is used by the processes {}{more}; change or delete them first, or force the removal",
+                "plugin {:?} is used by the processes {}{more}; change or delete them first, or force the \
+                 removal",
                 row.plugin_id,
                 shown.join(", ")
             ),

@@ -68,6 +68,14 @@ struct Draft {
 /// A plugin's executors, and what was remarked about them.
 type Pulled = (Vec<ExecutorItem>, Vec<Warning>);
 
+/// Where a plugin is, and its newest publication.
+#[derive(PartialEq, Eq)]
+struct Place {
+    endpoint: Endpoint,
+    publication_id: PublicationId,
+    digest: Digest,
+}
+
 /// How the pull of a known plugin at start ended.
 #[derive(Debug)]
 pub(crate) enum Repulled {
@@ -75,6 +83,8 @@ pub(crate) enum Repulled {
     Current,
     /// It was removed or never published.
     Gone,
+    /// It published itself, was moved or removed during the pull, which therefore says nothing.
+    Overtaken,
     /// It did not answer.
     Unanswered(RpcError),
     /// It answered, and what it offers was refused; the stored publication stays.
@@ -158,12 +168,13 @@ impl Publisher {
         until: Instant,
     ) -> Result<Repulled, RpcError> {
         let heard = self.ledger.last(plugin_id).await;
-        let Some(draft) = self.known(plugin_id, tokens).await? else { return Ok(Repulled::Gone) };
+        let Some(place) = self.place(plugin_id).await? else { return Ok(Repulled::Gone) };
+        let Some(draft) = self.known(&place, tokens).await? else { return Ok(Repulled::Gone) };
         let pulled =
             timeout_at(until, self.pull_items(&draft)).await.unwrap_or_else(|_| Err(out_of_time(&draft)));
         let _turn = self.locks.lock(plugin_id).await;
-        if self.ledger.last(plugin_id).await != heard {
-            return Ok(Repulled::Current);
+        if self.ledger.last(plugin_id).await != heard || self.place(plugin_id).await? != Some(place) {
+            return Ok(Repulled::Overtaken);
         }
         let stored = match pulled {
             Ok(items) => self.store(draft, items).await,
@@ -184,15 +195,28 @@ impl Publisher {
         })
     }
 
-    /// What is stored of a live plugin, as a publication from where it is now.
-    async fn known(&self, plugin_id: &str, tokens: Vec<SecretString>) -> Result<Option<Draft>, RpcError> {
+    /// Where a live plugin is now, and what of it is the newest.
+    async fn place(&self, plugin_id: &str) -> Result<Option<Place>, RpcError> {
         let snapshot = self.view.fresh().await?;
         let plugin = snapshot.plugins.get(plugin_id).filter(|plugin| plugin.removed_at.is_none());
-        let Some(plugin) = plugin else { return Ok(None) };
-        let Some(stored) = self.stored(PublicationKey::Newest(plugin_id)).await? else { return Ok(None) };
+        Ok(plugin.and_then(|plugin| {
+            let newest = plugin.newest()?;
+            Some(Place {
+                endpoint: plugin.endpoint.clone(),
+                publication_id: newest.publication_id,
+                digest: newest.digest,
+            })
+        }))
+    }
+
+    /// What is stored, as a publication from where the plugin is now.
+    async fn known(&self, place: &Place, tokens: Vec<SecretString>) -> Result<Option<Draft>, RpcError> {
+        let Some(stored) = self.stored(PublicationKey::Id(place.publication_id)).await? else {
+            return Ok(None);
+        };
         Ok(Some(Draft {
             document: document::read(&stored.manifest)?,
-            endpoint: plugin.endpoint.clone(),
+            endpoint: place.endpoint.clone(),
             assets: AssetSource::Kept(stored.assets),
             tokens,
         }))
@@ -213,16 +237,17 @@ impl Publisher {
             Err(error) => Err(error),
         };
         let outcome = committed.and_then(|committed| accept(&document, committed));
-        match outcome {
-            Ok((status, publication_id, revision)) => {
-                self.settle(&document, status, publication_id, digest, revision).await;
-                Ok(reply(document, status, publication_id, digest))
-            }
-            Err(error) => {
-                self.assets.give_back(kept).await;
-                Err(error)
-            }
+        match &outcome {
+            // The stored publication has its own files.
+            Ok((Status::Unchanged, ..)) => self.assets.give_back(kept).await,
+            Ok(_) => {}
+            // Whether it is stored is unknown: its files must stay.
+            Err(error) if error.code == ErrorCode::Unavailable => {}
+            Err(_) => self.assets.give_back(kept).await,
         }
+        let (status, publication_id, revision) = outcome?;
+        self.settle(&document, status, publication_id, digest, revision).await;
+        Ok(reply(document, status, publication_id, digest))
     }
 
     async fn pull_items(&self, draft: &Draft) -> Result<Pulled, RpcError> {
@@ -387,7 +412,8 @@ fn out_of_time(draft: &Draft) -> RpcError {
     RpcError::new(
         ErrorCode::BatchPullFailed,
         format!(
-            "{} at {} did not answer within the time for all pulls at start (PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS)",
+            "{} at {} did not answer within the time for all pulls at start \
+             (PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS)",
             subject(&draft.document),
             draft.endpoint
         ),

@@ -6,7 +6,15 @@ use contract::catalogue::HealthState;
 use parking_lot::Mutex;
 use plugin_manager::{HealthSettings, Settings};
 use serde_json::json;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use wire::Reply;
 
 fn sweeping(settings: &mut Settings) {
@@ -93,4 +101,77 @@ async fn without_an_interval_nothing_is_probed() {
     service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
     service.stop().await;
     assert_eq!(plugin.asked("conveyor.ping").len(), 0);
+}
+
+#[tokio::test]
+async fn a_slow_probe_does_not_overlap_the_next() {
+    let house = House::new().await;
+    let service = house.start(sweeping).await;
+    let plugin = Plugin::scripted(async |request| match request.pattern.as_str() {
+        "executor_batch_pull" => Reply::Value(items(&["plugin.echo"]).into()),
+        _ => std::future::pending().await,
+    });
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    house.until(|snapshot| snapshot.plugins["echo"].health.state == HealthState::Offline).await;
+    let health = service.ask("plugin.health", json!({})).await.unwrap();
+    let failures = health["plugins"][0]["health"]["failures"].as_u64().unwrap();
+    // Ten intervals pass during one probe: with overlap there would be ten times as many.
+    let probes = plugin.asked("conveyor.ping").len() as u64;
+    assert!(probes <= failures + 1, "{probes} probes for {failures} findings");
+}
+
+/// What a plugin sees of probes that are in flight together.
+#[derive(Default)]
+struct Flight {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    /// Told at each arrival.
+    arrived: Notify,
+    /// Answers are held back until then.
+    open: CancellationToken,
+}
+
+#[tokio::test]
+async fn at_most_thirty_two_probes_are_in_flight() {
+    let house = House::new().await;
+    let flight = Arc::new(Flight::default());
+    let seen = Arc::clone(&flight);
+    let plugin = Plugin::scripted(move |request| {
+        let flight = Arc::clone(&seen);
+        async move {
+            if request.pattern == "executor_batch_pull" {
+                let wanted = request.data.value().unwrap()["nodeTypes"][0].clone();
+                return Reply::Value(items(&[wanted.as_str().unwrap()]).into());
+            }
+            flight.most.fetch_max(flight.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            flight.arrived.notify_one();
+            flight.open.cancelled().await;
+            flight.now.fetch_sub(1, Ordering::SeqCst);
+            Reply::NoHandler
+        }
+    });
+    let publisher = house.start(|_| ()).await;
+    for index in 0..40 {
+        let node_type = format!("plugin.n{index}");
+        let manifest = plugin.manifest(&format!("p{index}"), "1.0.0", &[&node_type]);
+        publisher.publish(manifest).await.unwrap();
+    }
+    let service = house
+        .start(|settings| {
+            sweeping(settings);
+            settings.health.probe_timeout = Duration::from_secs(60);
+        })
+        .await;
+    while flight.now.load(Ordering::SeqCst) < 32 {
+        flight.arrived.notified().await;
+    }
+    // Time for others to come, if anything let them.
+    for _ in 0..50 {
+        service.ask("plugin.list", json!({})).await.unwrap();
+    }
+    assert_eq!(flight.most.load(Ordering::SeqCst), 32);
+    flight.open.cancel();
+    while plugin.asked("conveyor.ping").len() < 40 {
+        flight.arrived.notified().await;
+    }
 }

@@ -381,3 +381,19 @@ async fn a_plugin_that_hangs_up_is_published_all_the_same() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn five_replicas_that_start_together_keep_one_catalogue() {
+    let house = House::new().await;
+    let services = join_all((0..5).map(|_| house.start(|settings| settings.startup_reconcile = true))).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    let publications =
+        services.iter().map(|service| service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])));
+    let replies: Vec<Value> = join_all(publications).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(replies.iter().filter(|reply| reply["status"] == "committed").count(), 1);
+    assert!(replies.iter().all(|reply| reply["publicationId"] == replies[0]["publicationId"]));
+    for service in &services {
+        let list = service.ask("plugin.list", json!({})).await.unwrap();
+        assert_eq!(list["plugins"].as_array().unwrap().len(), 1);
+    }
+}

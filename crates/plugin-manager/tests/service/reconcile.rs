@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use plugin_manager::Settings;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
+use tokio::sync::Notify;
 use wire::Reply;
 
 const DIFFERS: &str = "conveyor_plugin_manager_reconciled_total{outcome=\"differs\"}";
@@ -173,4 +174,38 @@ async fn replicas_that_start_together_pull_once() {
     service.ask("plugin.list", json!({})).await.unwrap();
     service.stop().await;
     assert_eq!(plugin.asked("executor_batch_pull").len(), 1);
+}
+
+#[tokio::test]
+async fn a_plugin_that_moves_during_its_pull_is_neither_held_up_nor_moved_back() {
+    let house = House::new().await;
+    let (asked, gate) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let script = (Arc::clone(&asked), Arc::clone(&gate));
+    let pulls = Arc::new(Mutex::new(0));
+    let old = Plugin::scripted(move |_| {
+        let ((asked, gate), pulls) = (script.clone(), Arc::clone(&pulls));
+        async move {
+            let again = std::mem::replace(&mut *pulls.lock(), 1) > 0;
+            if again {
+                asked.notify_one();
+                gate.notified().await;
+            }
+            Reply::Value(items(&["plugin.echo"]).into())
+        }
+    });
+    publish(&house, &old, "echo", "plugin.echo").await;
+    let service = house
+        .start(|settings| {
+            reconciling(settings);
+            settings.executor_pull_timeout = Duration::from_secs(60);
+        })
+        .await;
+    asked.notified().await;
+    let new = Plugin::new(&["plugin.echo"]);
+    service.publish(new.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    gate.notify_one();
+    while service.metric("conveyor_plugin_manager_reconciled_total{outcome=\"overtaken\"}").await == 0 {}
+    let detail = service.ask("plugin.get", json!({"pluginId": "echo"})).await.unwrap();
+    assert_eq!(detail["plugin"]["endpoint"]["port"], new.address.port());
+    service.stop().await;
 }

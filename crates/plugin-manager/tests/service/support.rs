@@ -249,7 +249,10 @@ pub(crate) fn manifest(plugin_id: &str, version: &str, node_types: &[&str], addr
 pub(crate) fn items(node_types: &[&str]) -> Value {
     node_types
         .iter()
-        .map(|node_type| json!({"nodeType": node_type, "name": node_type, "inputs": null, "outputs": [{"name": "out", "type": "string"}]}))
+        .map(|node_type| {
+            let outputs = json!([{"name": "out", "type": "string"}]);
+            json!({"nodeType": node_type, "name": node_type, "inputs": null, "outputs": outputs})
+        })
         .collect()
 }
 
