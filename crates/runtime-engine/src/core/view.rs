@@ -148,6 +148,9 @@ impl State {
     fn waits_for(&self, index: NodeIndex) -> Option<String> {
         let state = &self.nodes[index];
         match state.status {
+            NodeStatus::Waiting if self.failure.is_some() => {
+                Some("nothing: the run fails when what still runs has ended".to_owned())
+            }
             NodeStatus::Waiting => {
                 let sources = self.pending_sources(index);
                 Some(format!("the results of {}", sources.join(", "))).filter(|_| !sources.is_empty())

@@ -233,6 +233,7 @@ fn a_failed_node_fails_the_run_after_those_already_running_have_ended() {
     stage.ack(b);
     stage.fail("a", "broken");
     assert_eq!((stage.run(), stage.status("a")), (RunStatus::Running, NodeStatus::Failed));
+    assert!(stage.step("c").waits_for.unwrap().starts_with("nothing: the run fails"));
     stage.finish("b", &json!({"o": 1}));
     assert_eq!(stage.kinds(), ["step_finished", "run_failed"]);
     assert_eq!(
