@@ -1,6 +1,6 @@
 # The only entry points that people need. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs
+.PHONY: help demo test test-fast lint docs fuzz
 CARGO ?= cargo
 
 help: ## this list
@@ -21,3 +21,6 @@ lint: ## formatting, layers, clippy, unused and forbidden dependencies, generate
 
 docs: ## writes the generated documents (docs/configuration.md)
 	@$(CARGO) run --quiet --package conveyor -- docs configuration > docs/configuration.md
+
+fuzz: ## mutated inputs for everything that reads bytes of strangers; FUZZ_SECONDS=60 for all targets together
+	@$(CARGO) run --quiet --package fuzz -- --seconds $(or $(FUZZ_SECONDS),60)
