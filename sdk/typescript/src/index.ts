@@ -4,7 +4,7 @@
  * @packageDocumentation
  */
 export { PluginAssetHttpModule } from './nest/assets.js';
-export { bootstrapPluginExecutorMicroservice, type BootstrapOptions, type PluginMicroservice } from './nest/bootstrap.js';
+export { bootstrapPluginExecutorMicroservice, type BootstrapOptions } from './nest/bootstrap.js';
 export { BulkExecutorRouterService, BulkExecutorTaskHandler, ExecutorTaskTcpController, type BulkExecutorRouterOptions } from './nest/bulk.js';
 export { Executor, FieldDecorator, type DtoClass, type ExecutorOptions } from './nest/decorators.js';
 export {
@@ -19,6 +19,7 @@ export { loadHelpFromFile } from './nest/help.js';
 export { TcpControlPlaneOutputRouter, type OutputRouter } from './nest/output-router.js';
 export {
   PluginExecutorBatchPullTcpController,
+  PluginHostPorts,
   PluginManifestSendOnInitService,
   PluginPublicationTcpHostModule,
   type PluginExecutorBatchSource,
@@ -42,6 +43,7 @@ export { RpcError, UnansweredError } from './core/errors.js';
 export { StepFailure, type InputFault, type StepErrorBody } from './core/failure.js';
 export type { PluginAsset, PluginAssets } from './core/http.js';
 export type {
+  BoundPorts,
   ExecutorItem,
   ExecutorTransport,
   NamedParam,

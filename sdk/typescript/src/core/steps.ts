@@ -108,6 +108,8 @@ class Step {
   private readonly identity: StepIdentity;
   private sequence = 0;
   private news: { progress?: number; message?: string } = {};
+  /** Is there progress that no heartbeat has carried? */
+  private fresh = false;
   private wake: () => void = () => undefined;
 
   constructor(
@@ -170,7 +172,8 @@ class Step {
   private async givenUp(): Promise<never> {
     const failure = new StepFailure('the step was given up by the platform', { code: 'superseded' });
     await new Promise<void>((resolve, reject) => {
-      this.abandoned.addEventListener('abort', () => reject(failure), { once: true, signal: this.done.signal });
+      // Done before there is an outcome: the plugin has no more time.
+      this.done.signal.addEventListener('abort', () => reject(failure), { once: true });
       this.cancelled.signal.addEventListener('abort', () => resolve(), { once: true });
     });
     await pause(this.options.cancelGraceMs ?? 5_000, this.done.signal).catch(() => undefined);
@@ -193,7 +196,8 @@ class Step {
 
   private async beat(): Promise<void> {
     await this.nextBeat();
-    const news = this.news;
+    const { news } = this;
+    this.fresh = false;
     try {
       this.heed(await this.options.reporter.send(this.identity, { kind: 'heartbeat', ...news }, this.done.signal), 'heartbeat');
     } catch (error) {
@@ -209,6 +213,7 @@ class Step {
     const end = () => round.abort(new Error('the step is done'));
     this.done.signal.addEventListener('abort', end, { once: true });
     const news = new Promise<void>((resolve) => (this.wake = resolve));
+    if (this.fresh) this.wake();
     const never = new Promise<never>((_, reject) => round.signal.addEventListener('abort', () => reject(round.signal.reason as Error), { once: true }));
     try {
       if (this.done.signal.aborted) end();
@@ -225,6 +230,7 @@ class Step {
   private tellProgress(part: number, message?: string): void {
     const progress = Number.isFinite(part) ? Math.min(Math.max(part, 0), 1) : 0;
     this.news = message === undefined ? { progress } : { progress, message };
+    this.fresh = true;
     this.wake();
   }
 

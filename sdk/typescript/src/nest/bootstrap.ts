@@ -17,21 +17,15 @@ export interface BootstrapOptions {
   handleSignals?: boolean;
 }
 
-/** A started plugin. */
-export type PluginMicroservice = INestMicroservice & {
-  /** The ports that are listened on. */
-  readonly pluginPorts: { tcp: number; http?: number };
-};
-
 /**
  * Starts a plugin: its TCP listener, its HTTP with health and assets when `PLUGIN_HEALTH_HTTP_PORT` is
  * set, then the publication. On SIGTERM it takes no more tasks, waits for running steps to be
- * reported within `PLUGIN_DRAIN_MS`, and ends.
+ * reported within `PLUGIN_DRAIN_MS`, and ends. The application's `PluginHostPorts` tells the ports.
  *
  * @throws {SettingsError} The environment is wrong; every fault is named.
  * @throws {Error} The application cannot be made, or a port is taken.
  */
-export async function bootstrapPluginExecutorMicroservice(module: Type<unknown>, options: BootstrapOptions = {}): Promise<PluginMicroservice> {
+export async function bootstrapPluginExecutorMicroservice(module: Type<unknown>, options: BootstrapOptions = {}): Promise<INestMicroservice> {
   const log = nestLog();
   let app: INestMicroservice | undefined;
   let http: PluginHttp | undefined;
@@ -53,11 +47,10 @@ export async function bootstrapPluginExecutorMicroservice(module: Type<unknown>,
     http = startHttp(app, settings, log);
     const httpPort = await http?.listen(settings.healthPort ?? 0, settings.bind);
     await created.listen();
-    const pluginPorts = { tcp: strategy.port, http: httpPort };
-    log.info('plugin_listening', 'the plugin listens', { port: pluginPorts.tcp, http_port: httpPort });
-    ports?.bound(pluginPorts);
+    log.info('plugin_listening', 'the plugin listens', { port: strategy.port, http_port: httpPort });
+    ports?.bound({ tcp: strategy.port, http: httpPort });
     if (options.handleSignals ?? true) stopOnSignals(() => created.close(), log);
-    return Object.assign(created, { pluginPorts });
+    return created;
   } catch (error) {
     await created.close();
     throw error;

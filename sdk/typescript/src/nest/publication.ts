@@ -55,9 +55,9 @@ export class PluginHostPorts {
     this.tell(ports);
   }
 
-  /** The TCP port, 0 while it is unknown. */
-  get tcp(): number {
-    return this.known?.tcp ?? 0;
+  /** The ports; undefined while they are unknown. */
+  get current(): BoundPorts | undefined {
+    return this.known;
   }
 }
 
@@ -110,7 +110,7 @@ export class PluginExecutorBatchPullTcpController {
       const request = authorizePull(data, readSettings().publication.token, this.log);
       const response = await this.source.buildBatch(request);
       this.log.info('plugin_batch_pulled', '[registration] executor batch pull <- plugin-manager', { items: response.items.length });
-      return itemsWithBoundPort(response, this.ports?.tcp ?? 0);
+      return itemsWithBoundPort(response, this.ports?.current?.tcp ?? 0);
     } catch (error) {
       throw new RpcException(toRpcError(error).body());
     }
