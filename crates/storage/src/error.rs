@@ -154,6 +154,9 @@ impl From<sqlx::Error> for Error {
                     Self::conflict(cause.constraint().unwrap_or_else(|| cause.message()))
                 } else if is_not_now(&code) {
                     Self::unavailable(cause.message())
+                } else if matches!(&*code, "XX001" | "XX002" | "11" | "26") {
+                    // Data or index corrupted; SQLite: malformed, or no database at all.
+                    Self::corrupt("the database", &cause.message())
                 } else if matches!(&*code, "22021" | "22P05") {
                     Self::InvalidValue { reason: cause.message().to_owned() }
                 } else {

@@ -115,3 +115,54 @@ impl Storage {
         self.db.close().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{Digest, ProcessId, RunId, catalogue::Health, manifest::Endpoint};
+    use std::time::Duration;
+
+    fn send<T: Send>(_: T) {}
+
+    /// Compiles or not: the futures of all calls can be given to any thread.
+    #[tokio::test]
+    async fn every_call_can_be_spawned() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/a.db", folder.path().display());
+        let settings = StorageSettings { url: url.into(), max_connections: 1 };
+        send(Storage::open(&settings));
+        let storage = Storage::open(&settings).await.unwrap();
+        let (id, at, digest) = (uuid::Uuid::nil(), Millis(0), Digest([0; 32]));
+        send((storage.now(), storage.ping(), storage.close()));
+
+        let catalogue = storage.catalogue();
+        send((catalogue.snapshot(), catalogue.revision(), catalogue.remove("p", at)));
+        send(catalogue.publication(catalogue::PublicationKey::Newest("p")));
+        send((catalogue.set_enabled("w", None, "p", true, at), catalogue.set_quarantined("p", true)));
+        send((catalogue.pin("w", "p", "1"), catalogue.unpin("w", "p")));
+        send((
+            catalogue.set_endpoint("p", &Endpoint::default()),
+            catalogue.record_health("p", &Health::default()),
+        ));
+        send(|new: &'static catalogue::NewPublication| send(storage.catalogue().commit(new)));
+
+        let processes = storage.processes();
+        send((processes.get(ProcessId(id)), processes.revision(ProcessId(id), 1), processes.using(&[])));
+        send((processes.list("w", None, 1), processes.delete(ProcessId(id), at)));
+
+        let runs = storage.runs();
+        send((runs.append(&[]), runs.load(RunId(id)), runs.get(RunId(id)), runs.events(RunId(id), 0, 1)));
+        send((
+            runs.run_of(&[]),
+            runs.claim_dispatch(&[], Duration::ZERO),
+            runs.take_due(1, Duration::ZERO, at),
+        ));
+        send((runs.outstanding(RunId(id)), runs.outstanding_count(), runs.list_outstanding(1)));
+        send(runs.list(&runs::RunFilter::default(), None, 1));
+
+        let (secrets, blobs, users) = (storage.secrets(), storage.blobs(), storage.users());
+        send((secrets.put("w", "n", None, b"", at), secrets.get_many("w", &[]), secrets.delete("w", "n")));
+        send((secrets.list("w"), blobs.get("f"), blobs.delete("f")));
+        send((users.ensure_user("u", at), users.find_token(&digest), users.revoke(&digest, at)));
+    }
+}

@@ -118,9 +118,9 @@ CREATE TABLE runs (
     updated_at       INTEGER NOT NULL,
     finished_at      INTEGER,
     error            TEXT,
-    idempotency_key  TEXT,
-    UNIQUE (process_id, idempotency_key)
+    idempotency_key  TEXT
 ) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX runs_by_key ON runs (process_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX runs_by_workspace ON runs (workspace_id, created_at, run_id);
 CREATE INDEX runs_by_process ON runs (process_id, created_at, run_id);
 
@@ -150,8 +150,8 @@ CREATE TABLE attempts (
     heartbeat_at  INTEGER,
     progress      TEXT
 ) STRICT, WITHOUT ROWID;
+-- The only index beside the key: each costs the hot path a write per attempt.
 CREATE INDEX attempts_due ON attempts (deadline) WHERE outstanding;
-CREATE INDEX attempts_outstanding ON attempts (run_id) WHERE outstanding;
 
 -- Secrets, sealed by secret-manager before they come here.
 CREATE TABLE secrets (

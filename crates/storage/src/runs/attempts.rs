@@ -208,7 +208,8 @@ impl Runs {
         Ok(attempts.iter().map(|id| found.get(&id.0).copied().map(RunId)).collect())
     }
 
-    /// What a run waits for.
+    /// What a run waits for, for an operator's eyes and for tests: it looks through all outstanding
+    /// attempts.
     pub async fn outstanding(&self, run_id: RunId) -> Result<Vec<OutstandingAttempt>> {
         let rows: Vec<Row> =
             read!(&self.db, |c| Ok(sqlx::query_as(OUTSTANDING).bind(run_id.0).fetch_all(c).await?))?;

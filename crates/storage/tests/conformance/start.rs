@@ -88,3 +88,14 @@ async fn an_absent_server_and_a_file_that_cannot_be_made_are_unavailable() {
     let error = Storage::open(&settings(&format!("sqlite://{}", folder.path().display()))).await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("cannot open"), "{error}");
 }
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("conveyor.db");
+    let text = "certainly not a database, but the notes of somebody".repeat(50);
+    std::fs::write(&path, &text).unwrap();
+    let error = Storage::open(&settings(&sqlite_url(&folder))).await.unwrap_err();
+    assert!(error.to_string().contains("conveyor.db"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}

@@ -67,7 +67,7 @@ WITH created AS (
                 $40::bigint[], $41::bigint[], $42::text[], $43::boolean[])
          AS u (execution_id, run_id, free, state, sets_deadline, deadline, acked_at, heartbeat_at,
                progress, closes)
-    WHERE a.execution_id = u.execution_id AND a.run_id = u.run_id AND a.outstanding
+    WHERE a.execution_id = u.execution_id AND a.run_id IS NOT DISTINCT FROM u.run_id AND a.outstanding
       AND (u.free OR (u.run_id IN (SELECT run_id FROM ok)) IS TRUE)
 )
 SELECT run_id FROM ok";
@@ -163,4 +163,32 @@ async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored,
         .fetch_all(connection)
         .await?;
     Ok(Stored { moved: HashSet::from_iter(ids), ..Stored::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{db::Db, open};
+    use sqlx::{AssertSqlSafe, Executor};
+
+    #[tokio::test]
+    async fn rows_are_found_by_their_key_also_by_a_plan_made_for_empty_tables() {
+        let Some(server) = testkit::server_url("TEST_DATABASE_URL") else { return };
+        let url = testkit::fresh_database(&server).await.unwrap();
+        let Db::Pg(pool) = open::open(&url, 1).await.unwrap() else { panic!("not PostgreSQL") };
+        let mut connection = pool.acquire().await.unwrap();
+        connection.execute(AssertSqlSafe(format!("PREPARE append AS {APPEND}"))).await.unwrap();
+        let parameters = ["'{}'"; 43].join(", ");
+        let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE append ({parameters})"));
+        let lines: Vec<String> = sqlx::query_scalar(explain).fetch_all(&mut *connection).await.unwrap();
+        let plan = lines.join("\n");
+        for key in ["runs_pkey", "attempts_pkey"] {
+            assert!(plan.contains(&format!("Index Scan using {key}")), "{plan}");
+        }
+        for slow in ["Seq Scan", "Hash Join", "Merge Join"] {
+            assert!(!plan.contains(slow), "{plan}");
+        }
+        drop(connection);
+        pool.close().await;
+    }
 }

@@ -215,6 +215,7 @@ async fn change(c: &mut SqliteConnection, rows: &[&Change<'_>]) -> Result<(), sq
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{db::Db, open};
 
     #[test]
     fn rows_are_cut_into_few_chunks_of_fixed_sizes() {
@@ -227,5 +228,21 @@ mod tests {
     fn a_statement_has_a_place_for_every_value() {
         let AssertSqlSafe(sql) = EVENT.sql(3);
         assert_eq!(sql.matches('?').count(), 15);
+    }
+
+    #[tokio::test]
+    async fn rows_are_found_by_their_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/a.db", folder.path().display());
+        let Db::Lite { write, .. } = open::open(&url, 1).await.unwrap() else { panic!("not SQLite") };
+        for statement in [MOVE, CHANGE] {
+            let AssertSqlSafe(sql) = statement.sql(4);
+            let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+            let lines: Vec<(i64, i64, i64, String)> =
+                sqlx::query_as(explain).fetch_all(&write).await.unwrap();
+            let plan: Vec<&str> = lines.iter().map(|(.., detail)| detail.as_str()).collect();
+            assert!(plan.iter().any(|line| line.contains("USING PRIMARY KEY")), "{plan:?}");
+        }
+        write.close().await;
     }
 }
