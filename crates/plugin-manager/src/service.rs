@@ -142,6 +142,8 @@ impl Service {
             tokio::spawn(async move { axum::serve(health, router).with_graceful_shutdown(graceful).await });
 
         let failed = tokio::select! {
+            // The listener ends at a stop too; only without one its end is a failure.
+            biased;
             () = stop.cancelled() => None,
             ended = &mut http => Some(ended),
         };
