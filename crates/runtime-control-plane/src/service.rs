@@ -5,10 +5,12 @@ use crate::{
     access::Access,
     dispatch::{CatalogueCache, DispatchStops, Dispatcher},
     engine::Engine,
+    executor_secrets::ExecutorDesk,
     http::{self, BodyBudget, HttpDoor},
     metrics::Metrics,
     readiness::Readiness,
     reports::Reports,
+    secrets::Secrets,
     tcp::TcpDoor,
 };
 use queue::{Queue, Topic};
@@ -58,10 +60,13 @@ impl Service {
             Arc::clone(&metrics),
             stops.dispatch.cut.clone(),
         ));
+        let secrets = Arc::new(Secrets::new(&settings));
         let tcp_door = TcpDoor {
             access: Arc::clone(&access),
             reports: Arc::clone(&reports),
             metrics: Arc::clone(&metrics),
+            executors: ExecutorDesk::new(&storage, Arc::clone(&secrets)),
+            limit: settings.max_frame_bytes,
         };
         let limits = wire::Limits {
             max_frame_bytes: settings.max_frame_bytes,
@@ -103,6 +108,7 @@ impl Service {
             &settings,
             &storage,
             Arc::clone(&catalogue),
+            secrets,
             engine,
             reports,
             metrics,

@@ -2,15 +2,18 @@
 
 use crate::{
     access::Access,
+    executor_secrets::ExecutorDesk,
     metrics::Metrics,
-    reports::{Door, Reports},
+    reports::{Door, Reports, read_beginning},
 };
+use bytes::Bytes;
 use contract::{
-    Json, pattern,
+    Json, RpcError, pattern,
     report::{ReportKind, ReportOutcome},
 };
 use std::sync::Arc;
-use wire::{Handler, Reply, Request};
+use wire::{Handler, Peer, Reply, Request};
+use zeroize::Zeroize;
 
 /// The handler of the TCP server.
 #[derive(Debug)]
@@ -18,16 +21,23 @@ pub(crate) struct TcpDoor {
     pub(crate) access: Arc<Access>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) executors: ExecutorDesk,
+    /// Most bytes of a frame.
+    pub(crate) limit: usize,
 }
 
 impl Handler for TcpDoor {
     async fn call(&self, request: Request) -> Reply {
-        let Some(kind) = kind_of(&request.pattern) else { return Reply::NoHandler };
+        let kind = kind_of(&request.pattern);
+        if kind.is_none() && !pattern::EXECUTOR_SECRETS.is(&request.pattern) {
+            return Reply::NoHandler;
+        }
         if let Err(error) = self.access.check_message(&request.data) {
             self.metrics.refusal(Door::Tcp.as_str(), error.code.as_str());
             tracing::debug!(event = "report_unauthorized", peer = %request.peer.socket, "wrong or missing key");
             return Reply::Error(error);
         }
+        let Some(kind) = kind else { return self.secrets(&request.data).await };
         let outcome = match request.is_event {
             true => self.reports.take_event(Door::Tcp, kind, &request.data).await,
             false => self.reports.take(Door::Tcp, kind, &request.data).await,
@@ -36,6 +46,34 @@ impl Handler for TcpDoor {
             // A receipt always serialises: it is a name and a text.
             ReportOutcome::Ok(receipt) => Reply::Value(Json::of(&receipt).unwrap_or_default()),
             ReportOutcome::Err(error) => Reply::Error(error),
+        }
+    }
+
+    /// A result that is too large fails its step, where the beginning of its frame says whose it is
+    /// and that it may say so (failure matrix row 21).
+    async fn oversize(&self, beginning: Bytes, _peer: Peer) -> Option<RpcError> {
+        let found = read_beginning(&beginning)?;
+        if kind_of(&found.pattern) != Some(ReportKind::Result) {
+            return None;
+        }
+        self.access.check_message(&found.credentials).ok()?;
+        Some(self.reports.fail_oversize(Door::Tcp, found.execution_id, self.limit).await)
+    }
+}
+
+impl TcpDoor {
+    async fn secrets(&self, body: &Json) -> Reply {
+        match self.executors.resolve(body).await {
+            Ok(mut resolved) => {
+                // Texts always serialise.
+                let reply = Reply::Value(Json::of(&resolved).unwrap_or_default());
+                resolved.values.iter_mut().flatten().for_each(Zeroize::zeroize);
+                reply
+            }
+            Err(error) => {
+                self.metrics.refusal(Door::Tcp.as_str(), error.code.as_str());
+                Reply::Error(error)
+            }
         }
     }
 }

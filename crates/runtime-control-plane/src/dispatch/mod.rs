@@ -9,7 +9,6 @@ mod catalogue;
 mod deliver;
 mod endpoints;
 mod prepare;
-mod secrets;
 mod window;
 
 pub(crate) use catalogue::CatalogueCache;
@@ -21,11 +20,11 @@ use crate::{
     metrics::Metrics,
     reports::Reports,
     retry,
+    secrets::Secrets,
 };
 use contract::{ExecutionId, RunId, task::Task};
 use endpoints::Endpoints;
 use queue::{Lane, Queue};
-use secrets::Secrets;
 use std::{sync::Arc, time::Duration};
 use storage::Storage;
 use tokio::{
@@ -63,7 +62,7 @@ pub(crate) struct DispatchStops {
 pub(crate) struct Dispatcher {
     catalogue: Arc<CatalogueCache>,
     default_enabled: bool,
-    secrets: Secrets,
+    secrets: Arc<Secrets>,
     endpoints: Endpoints,
     engine: Arc<Engine>,
     reports: Arc<Reports>,
@@ -89,6 +88,7 @@ impl Dispatcher {
         settings: &Settings,
         storage: &Storage,
         catalogue: Arc<CatalogueCache>,
+        secrets: Arc<Secrets>,
         engine: Arc<Engine>,
         reports: Arc<Reports>,
         metrics: Arc<Metrics>,
@@ -104,7 +104,7 @@ impl Dispatcher {
         Self {
             catalogue,
             default_enabled: settings.plugins_default == PluginsDefault::Enabled,
-            secrets: Secrets::new(settings),
+            secrets,
             endpoints: Endpoints::new(config),
             engine,
             reports,

@@ -10,7 +10,7 @@ use crate::{
     engine::Engine,
     metrics::Metrics,
     readiness::Readiness,
-    reports::{Door, Reports, execution_in_prefix, too_large},
+    reports::{Door, Reports, execution_in_body, too_large},
 };
 use axum::{
     Router,
@@ -124,7 +124,7 @@ async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Re
         Ok(Read::Whole(text, held)) => (text, held),
         Ok(Read::TooLarge(prefix)) => {
             let limit = door.budget.limit();
-            let error = match (kind, execution_in_prefix(&prefix)) {
+            let error = match (kind, execution_in_body(&prefix)) {
                 (ReportKind::Result, Some(id)) => door.reports.fail_oversize(Door::Http, id, limit).await,
                 _ => too_large(limit),
             };

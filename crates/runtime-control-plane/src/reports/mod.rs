@@ -5,7 +5,7 @@
 
 mod oversize;
 
-pub(crate) use oversize::execution_in_prefix;
+pub(crate) use oversize::{execution_in_body, read_beginning};
 
 use crate::{
     batch::{BatchLimits, Batcher},

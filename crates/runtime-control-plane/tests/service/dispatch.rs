@@ -264,7 +264,7 @@ async fn outcome_is_told_until_the_engine_has_answered() {
 }
 
 /// A secret-manager that knows `token` only.
-fn secret_manager(answer: Option<RpcError>) -> Neighbour {
+pub(crate) fn secret_manager(answer: Option<RpcError>) -> Neighbour {
     Neighbour::start(local(), move |request: Request| {
         let answer = answer.clone();
         async move {
@@ -284,7 +284,7 @@ fn secret_manager(answer: Option<RpcError>) -> Neighbour {
     })
 }
 
-async fn with_secrets(manager: Endpoint) -> World {
+pub(crate) async fn with_secrets(manager: Endpoint) -> World {
     World::with(|settings| {
         settings.secret_manager = manager;
         settings.secret_manager_token = Some("sm-token".into());

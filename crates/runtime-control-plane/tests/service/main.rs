@@ -3,6 +3,7 @@
 
 mod access;
 mod dispatch;
+mod executor_secrets;
 mod outcomes;
 mod pages;
 mod reports;

@@ -110,18 +110,28 @@ async fn result_beyond_the_limit_fails_its_step_and_one_at_the_limit_passes() {
 }
 
 #[tokio::test]
-async fn frame_at_the_limit_passes_over_tcp_and_a_larger_one_is_refused_by_name() {
-    let world = World::with(|settings| settings.max_frame_bytes = 4096).await;
-    let frame = |bytes: usize| {
+async fn frame_at_the_limit_passes_and_a_larger_one_fails_its_step_if_it_carries_the_key() {
+    let mut world = World::with(|settings| settings.max_frame_bytes = 4096).await;
+    let frame = |id: ExecutionId, key: &str, bytes: usize| {
         let packet = |filler: &str| {
-            json!({"pattern": "step_result", "data": {"key": KEY, "executionId": id(), "outputs": {"a": filler}}, "id": "1"}).to_string()
+            let data = json!({"key": key, "executionId": id, "outputs": {"a": filler}});
+            json!({"pattern": "step_result", "data": data, "id": "1"}).to_string()
         };
         let text = packet(&"x".repeat(bytes - packet("").len()));
         format!("{}#{text}", text.len())
     };
-    for (bytes, expected) in [(4096, "applied"), (4097, "payload_too_large")] {
-        let reply = crate::world::raw(world.tcp, frame(bytes).as_bytes()).await;
-        assert!(reply.contains(expected), "{reply}");
+    let fits = id();
+    let reply = crate::world::raw(world.tcp, frame(fits, KEY, 4096).as_bytes()).await;
+    assert!(reply.contains("applied"), "{reply}");
+    assert!(world.next_result(fits).await.error.is_none());
+    let foreign = crate::world::raw(world.tcp, frame(id(), "wrong", 100_000).as_bytes()).await;
+    assert!(foreign.contains("payload_too_large"), "{foreign}");
+    for bytes in [4097, 100_000] {
+        let large = id();
+        let reply = crate::world::raw(world.tcp, frame(large, KEY, bytes).as_bytes()).await;
+        assert!(reply.contains("payload_too_large"), "{reply}");
+        let failed = world.next_result(large).await.error.unwrap();
+        assert_eq!((failed.code.as_deref(), failed.retryable), (Some("payload_too_large"), Some(false)));
     }
 }
 

@@ -270,13 +270,18 @@ impl World {
 
     /// A running run with one queued attempt, and its task.
     pub(crate) async fn attempt(&self, node_type: &str) -> Task {
+        self.attempt_on(Lane::Plugin, node_type).await
+    }
+
+    /// The same on a lane.
+    pub(crate) async fn attempt_on(&self, lane: Lane, node_type: &str) -> Task {
         let task = task(node_type);
         let open = NewAttempt {
             execution_id: task.execution_id,
             node_path: task.node_path.clone(),
             node_type: task.node_type.clone(),
             attempt: 1,
-            lane: "plugin".into(),
+            lane: lane.as_str().into(),
             state: AttemptState::Queued,
             deadline: None,
         };

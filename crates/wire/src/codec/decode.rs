@@ -6,6 +6,9 @@ use super::{
 };
 use bytes::{Buf, Bytes, BytesMut};
 
+/// What is kept of a frame that is too large, bytes: its reader may want to know whose it was.
+pub const BEGINNING_BYTES: usize = 16 * 1024;
+
 /// Cuts a byte stream into frames. Memory grows with the bytes that came, never with the length
 /// that was announced; time is linear in the bytes, however they are segmented.
 #[derive(Debug)]
@@ -37,14 +40,25 @@ impl Decoder {
     /// U+FFFD, as Node does). `None`: more bytes are needed.
     ///
     /// # Errors
-    /// See [`CodecError`]; the buffered rest is dropped, since the stream is out of step.
+    /// See [`CodecError`]; the buffered rest is dropped, since the stream is out of step. Only the
+    /// beginning of a frame that is too large is kept, see [`Self::take_beginning`].
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, CodecError> {
         let result = self.cut();
-        if result.is_err() {
-            self.buffer = BytesMut::new();
+        if let Err(error) = &result {
+            let kept = match error {
+                CodecError::TooLarge { .. } => self.buffer.len().min(BEGINNING_BYTES),
+                _ => 0,
+            };
+            self.buffer = self.buffer.get(..kept).unwrap_or_default().into();
             self.body = None;
         }
         result
+    }
+
+    /// After [`CodecError::TooLarge`]: the beginning of the refused frame's text, as far as it came,
+    /// at most [`BEGINNING_BYTES`].
+    pub fn take_beginning(&mut self) -> BytesMut {
+        std::mem::take(&mut self.buffer)
     }
 
     fn cut(&mut self) -> Result<Option<Bytes>, CodecError> {
@@ -53,6 +67,7 @@ impl Decoder {
             let announced = header::parse_length(self.buffer.get(..end).unwrap_or_default())?;
             let units = usize::try_from(announced).unwrap_or(usize::MAX);
             if units > self.limit {
+                self.buffer.advance(end + 1);
                 return Err(CodecError::TooLarge { limit: self.limit, actual: announced });
             }
             self.buffer.advance(end + 1);

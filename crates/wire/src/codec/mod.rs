@@ -6,7 +6,7 @@ mod encode;
 mod header;
 mod units;
 
-pub use decode::Decoder;
+pub use decode::{BEGINNING_BYTES, Decoder};
 pub use encode::encode;
 pub(crate) use encode::{FrameText, body_bytes};
 pub use header::MAX_HEADER_BYTES;

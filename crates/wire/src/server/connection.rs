@@ -4,6 +4,7 @@ use super::{
     Context, Handler, Limits, Refusal,
     accept::{Arrival, log_refusal},
     answer::{self, Replies},
+    oversize,
 };
 use crate::{
     budget::{Account, Exceeded, Held},
@@ -239,13 +240,17 @@ impl<H: Handler> Connection<H> {
     /// Ends the connection: what was accepted is answered and written first, if that is possible.
     async fn finish(mut self, end: End, mut writer: JoinHandle<()>) {
         // The input is over: its memory and its part of the budget are given back first.
+        let beginning = match end {
+            End::Refused(Refusal::FrameTooLarge, _) => self.decoder.take_beginning(),
+            _ => BytesMut::new(),
+        };
         self.decoder = Decoder::new(0);
         let _ = self.buffered.resize(0);
         let (stop, outbox) = (self.stop.clone(), Arc::clone(&self.replies.outbox));
         let orderly = !matches!(end, End::Lost | End::Stopped);
         if orderly {
             tokio::select! {
-                () = self.settle(end, &mut writer) => {}
+                () = self.settle(end, beginning, &mut writer) => {}
                 () = stop.cancelled() => {}
                 () = outbox.failed() => {}
             }
@@ -253,7 +258,7 @@ impl<H: Handler> Connection<H> {
         outbox.fail();
     }
 
-    async fn settle(&mut self, end: End, writer: &mut JoinHandle<()>) {
+    async fn settle(&mut self, end: End, beginning: BytesMut, writer: &mut JoinHandle<()>) {
         let limits = self.limits().clone();
         // Both waits are bounded: a handler may take longer, its reply is then dropped.
         let _ = timeout(limits.flush_timeout, self.in_flight.acquire_many(limits.max_in_flight.max(1))).await;
@@ -261,6 +266,13 @@ impl<H: Handler> Connection<H> {
         let refused = match end {
             End::Refused(reason, error) => {
                 log_refusal(&context, self.replies.peer, reason, &error);
+                let error = match reason {
+                    Refusal::FrameTooLarge => {
+                        let judged = oversize::judge(&context, self.replies.peer, &self.socket, beginning);
+                        judged.await.unwrap_or(error)
+                    }
+                    _ => error,
+                };
                 self.replies.queue(packet::write_refusal(&error));
                 true
             }

@@ -9,6 +9,7 @@ mod accept;
 mod answer;
 mod connection;
 mod limits;
+mod oversize;
 mod proxied;
 mod stats;
 
@@ -16,6 +17,7 @@ pub use limits::Limits;
 pub use stats::{Refusal, Stats};
 
 use crate::{AllowList, Error, TrustProxy, budget::Budget, socket};
+use bytes::Bytes;
 use contract::{Json, RpcError};
 use futures::stream::BoxStream;
 use std::{
@@ -32,6 +34,14 @@ pub trait Handler: Send + Sync + 'static {
     /// Answers one request, or takes one event (whose reply is dropped). A panic is answered with
     /// `internal` and closes nothing.
     fn call(&self, request: Request) -> impl Future<Output = Reply> + Send;
+
+    /// A frame was refused because it is too large; the connection is closed afterwards. `beginning`
+    /// is the first part of its text (at most [`crate::codec::BEGINNING_BYTES`]), cut anywhere and not
+    /// checked in any way. The answer, if there is one, is what the peer is told instead of the limit.
+    fn oversize(&self, beginning: Bytes, peer: Peer) -> impl Future<Output = Option<RpcError>> + Send {
+        let _ = (beginning, peer);
+        std::future::ready(None)
+    }
 }
 
 impl<F, R> Handler for F
