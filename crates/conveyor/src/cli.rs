@@ -1,4 +1,5 @@
-//! The command line.
+//! The command line. Its doc comments are the help text, where backticks would be shown.
+#![allow(clippy::doc_markdown, reason = "help text is no markdown")]
 
 use crate::services::ServiceName;
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How long the API may take to answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// How long a connection may stay idle.
+const IDLE: Duration = Duration::from_secs(5);
+
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallFailure {
@@ -98,8 +101,9 @@ impl Client {
     /// # Errors
     /// When the HTTP client cannot be made.
     pub(crate) fn new(base_url: String, token: Option<SecretString>) -> Result<Self, reqwest::Error> {
-        // Our own loopback address must not be asked of a proxy.
-        Ok(Self { http: reqwest::Client::builder().no_proxy().build()?, base_url, token })
+        // Our own loopback address must not be asked of a proxy. The api closes what is idle for long.
+        let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE).build()?;
+        Ok(Self { http, base_url, token })
     }
 
     /// The node types that the catalogue has now.

@@ -136,8 +136,9 @@ async fn load(storage: &Storage) -> Result<BTreeMap<String, NodeType>, Failure> 
     Ok(node_types)
 }
 
-/// Says what is wrong: each fault on a line of standard error, or all as JSON on standard output.
-pub(crate) fn refuse(file: &Path, unusable: Unusable, as_json: bool) -> Failure {
+/// Says what is wrong with `what`: each fault on a line of standard error, or all as JSON on standard
+/// output.
+pub(crate) fn refuse(what: impl std::fmt::Display, unusable: Unusable, as_json: bool) -> Failure {
     let faults = match unusable {
         Unusable::Unreadable(message) if as_json => {
             vec![Fault { path: "$".to_owned(), code: "unreadable".to_owned(), message }]
@@ -149,7 +150,7 @@ pub(crate) fn refuse(file: &Path, unusable: Unusable, as_json: bool) -> Failure 
         println!("{}", json!({ "valid": false, "faults": faults }));
         return Failure::ToldInvalid;
     }
-    eprintln!("conveyor: {} is not valid, {} fault(s):", file.display(), faults.len());
+    eprintln!("conveyor: {what} is not valid, {} fault(s):", faults.len());
     for fault in faults {
         eprintln!("  {}", printable(&fault.to_string()));
     }

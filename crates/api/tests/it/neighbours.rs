@@ -62,8 +62,8 @@ impl Script {
     }
 
     /// From now on `pattern` is answered so.
-    pub(crate) fn answer(&self, pattern: &str, value: Value) {
-        self.answer_text(pattern, &value.to_string());
+    pub(crate) fn answer(&self, pattern: &str, value: impl Into<Value>) {
+        self.answer_text(pattern, &value.into().to_string());
     }
 
     pub(crate) fn answer_text(&self, pattern: &str, text: &str) {

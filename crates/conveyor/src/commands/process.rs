@@ -10,7 +10,8 @@ use serde_json::json;
 
 /// Checks every diagram of a document as if it were to run now.
 pub(super) async fn validate(args: &Validate) -> Result<(), Failure> {
-    let diagrams = document::read(&args.file).map_err(|unusable| refuse(&args.file, unusable, args.json))?;
+    let diagrams =
+        document::read(&args.file).map_err(|unusable| refuse(args.file.display(), unusable, args.json))?;
     let catalogue = document::catalogue(args.data.as_deref()).await?;
     let (mut faults, mut warnings): (Vec<Fault>, Vec<Fault>) = (Vec::new(), Vec::new());
     for diagram in &diagrams {
@@ -20,7 +21,7 @@ pub(super) async fn validate(args: &Validate) -> Result<(), Failure> {
         }
     }
     if !faults.is_empty() {
-        return Err(refuse(&args.file, Unusable::Faulty(faults), args.json));
+        return Err(refuse(args.file.display(), Unusable::Faulty(faults), args.json));
     }
     if args.json {
         println!("{}", json!({ "valid": true, "warnings": warnings }));

@@ -5,7 +5,7 @@ use crate::{
     compose::{self, Plan},
     failure::Failure,
     profile::Profile,
-    signals::terminated,
+    signals::Termination,
 };
 use ::config::Environment;
 use std::collections::BTreeSet;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Serves these services until the process is told to end.
 pub(super) async fn serve(args: Serve) -> Result<(), Failure> {
+    let told = Termination::listen()?;
     let services: BTreeSet<_> = args.services.into_iter().collect();
     let profile = if services.len() == 1 { Profile::single() } else { Profile::several() };
     let plan = Plan::read(&Environment, profile, &services)?;
@@ -20,17 +21,17 @@ pub(super) async fn serve(args: Serve) -> Result<(), Failure> {
     for listening in &platform.listening {
         tracing::info!(event = "listening", service = listening.service.as_str(), door = listening.door, address = %listening.address, "listening");
     }
-    until_told(platform).await
+    until_told(platform, told).await
 }
 
 /// Serves until a signal comes.
-pub(super) async fn until_told(platform: compose::Platform) -> Result<(), Failure> {
+pub(super) async fn until_told(platform: compose::Platform, mut told: Termination) -> Result<(), Failure> {
     let stop = CancellationToken::new();
-    let told = stop.clone();
+    let stopping = stop.clone();
     tokio::spawn(async move {
-        terminated().await;
+        told.told().await;
         tracing::info!(event = "stopping", "told to stop; what is under way may end");
-        told.cancel();
+        stopping.cancel();
     });
     Ok(platform.run(stop).await?)
 }

@@ -9,6 +9,7 @@ use crate::{
     platform::PlatformSettings,
     profile::Profile,
     services::ServiceName,
+    signals::Termination,
     source::CommandSource,
 };
 use ::config::Reader;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// Everything in this process until it is told to end.
 pub(super) async fn up(args: Up) -> Result<(), Failure> {
+    let told = Termination::listen()?;
     let source = CommandSource::with_data_dir(args.data.as_deref());
     let data_dir = data_folder(&source)?;
     let profile = Profile::up(&data_dir, args.port_offset, &Credentials::load_or_create(&data_dir)?);
@@ -24,7 +26,7 @@ pub(super) async fn up(args: Up) -> Result<(), Failure> {
     let token = plan.api.as_ref().and_then(|api| api.token.clone());
     let platform = Box::pin(compose::bind(plan)).await?;
     println!("{}", announcement(&platform, token.as_ref(), &data_dir));
-    until_told(platform).await
+    until_told(platform, told).await
 }
 
 /// The data folder that the variables name; made if it is not there.
@@ -46,12 +48,12 @@ pub(super) fn announcement(platform: &Platform, token: Option<&SecretString>, da
         ("Control plane, HTTP", ServiceName::RuntimeControlPlane, "http"),
         ("Control plane, TCP", ServiceName::RuntimeControlPlane, "tcp"),
         ("Plugin-manager, TCP", ServiceName::PluginManager, "tcp"),
-        ("Plugin-manager, health", ServiceName::PluginManager, "http"),
+        ("Plugin-manager, health", ServiceName::PluginManager, "health"),
     ];
     let mut lines = vec!["Conveyor is up.".to_owned()];
     for (title, service, door) in doors {
         if let Some(listening) = platform.find(service, door) {
-            let address = if door == "http" { listening.url() } else { listening.reachable().to_string() };
+            let address = if door == "tcp" { listening.reachable().to_string() } else { listening.url() };
             lines.push(format!("  {title:<24}{address}"));
         }
     }

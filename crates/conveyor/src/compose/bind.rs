@@ -185,7 +185,10 @@ impl Binding {
             runtime_control_plane::Service::bind(settings, self.shared.storage()?, self.shared.queue()?)
                 .await?;
         self.listen_all(ServiceName::RuntimeControlPlane, service.addresses());
-        self.run(ServiceName::RuntimeControlPlane, |stop| async move { Ok(service.run(stop).await?) });
+        self.run(
+            ServiceName::RuntimeControlPlane,
+            |stop| async move { Ok(Box::pin(service.run(stop)).await?) },
+        );
         let address = self.find(ServiceName::RuntimeControlPlane, "tcp");
         if let (Some(executor), Some(address)) = (&mut self.plan.executor, address) {
             let endpoint = address.endpoint();

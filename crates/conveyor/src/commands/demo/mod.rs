@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     profile::Profile,
     services::ServiceName,
-    signals::terminated,
+    signals::Termination,
     source::CommandSource,
 };
 use anyhow::{Context, bail};
@@ -31,6 +31,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Starts everything, shows one run, and stays up unless `--once` was said.
 pub(super) async fn demo(args: Demo) -> Result<(), Failure> {
+    let mut termination = Termination::listen()?;
     let source = CommandSource::with_data_dir(args.place.data.as_deref());
     let data_dir = data_folder(&source)?;
     let profile = Profile::demo(&data_dir, args.place.port_offset, &Credentials::load_or_create(&data_dir)?);
@@ -47,13 +48,13 @@ pub(super) async fn demo(args: Demo) -> Result<(), Failure> {
     let shown = tokio::select! {
         shown = stage.show(&mut plugin, &keys) => shown.map_err(Failure::from),
         error = services.failed() => return Err(error.into()),
-        () = terminated() => Err(Failure::Failed(anyhow::anyhow!("interrupted"))),
+        () = termination.told() => Err(Failure::Failed(anyhow::anyhow!("interrupted"))),
     };
     let shown = match shown {
         Ok(()) if !args.once => {
             tokio::select! {
                 error = services.failed() => return Err(error.into()),
-                () = terminated() => Ok(()),
+                () = termination.told() => Ok(()),
                 status = ended(&mut plugin) => Err(Failure::Failed(anyhow::anyhow!("the example plugin ended by itself: {status}"))),
             }
         }

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     profile::Profile,
     services::ServiceName,
-    signals::terminated,
+    signals::Termination,
     source::CommandSource,
 };
 use anyhow::Context;
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 /// Validates and runs one document.
 pub(super) async fn run(args: Run) -> Result<(), Failure> {
-    let refused = |unusable| refuse(&args.file, unusable, args.json);
+    let refused = |unusable| refuse(args.file.display(), unusable, args.json);
     let diagrams = document::read(&args.file).map_err(refused)?;
     let diagram = document::choose(diagrams, args.diagram.as_deref()).map_err(refused)?;
     let catalogue = document::catalogue(args.data.as_deref()).await?;
@@ -33,18 +33,20 @@ pub(super) async fn run(args: Run) -> Result<(), Failure> {
     }
     let payload = inputs::payload(&process, &args.inputs).map_err(Failure::Invalid)?;
 
+    let mut termination = Termination::listen()?;
     let folder = Folder::new(args.data.as_deref())?;
     let (client, mut services) = start(folder.path()).await?;
     let ended = tokio::select! {
-        ended = attempt(&client, &diagram, payload) => ended,
+        ended = attempt(&client, &diagram, payload, &mut termination) => ended,
         error = services.failed() => return Err(error.into()),
     };
     let told = ended.and_then(|ended| tell(&ended, args.json)).map_err(|failure| match failure {
-        // The engine names what is missing as the validation does.
+        // What the trigger requires is the engine's to judge; it names it as the validation does.
         RunFailure::Call(CallFailure::Refused(error))
             if is_of_input(error.code) && !faults(&error).is_empty() =>
         {
-            refuse(&args.file, Unusable::Faulty(faults(&error)), args.json)
+            let what = format!("the input (-i) of {}", args.file.display());
+            refuse(what, Unusable::Faulty(faults(&error)), args.json)
         }
         RunFailure::Call(CallFailure::Refused(error)) if is_of_input(error.code) => {
             Failure::Invalid(error.message)
@@ -112,24 +114,34 @@ impl From<CallFailure> for RunFailure {
 }
 
 /// Stores the process, runs it and takes it away again; the run stays with its own revision of it.
-async fn attempt(client: &Client, diagram: &Diagram, payload: String) -> Result<Ended, RunFailure> {
+async fn attempt(
+    client: &Client,
+    diagram: &Diagram,
+    payload: String,
+    termination: &mut Termination,
+) -> Result<Ended, RunFailure> {
     let imported = client.import(diagram.value.to_string()).await?;
     let Some(process) = imported.processes.first() else {
         return Err(RunFailure::Ended(Failure::Failed(anyhow::anyhow!("the document was not stored"))));
     };
-    let ended = follow(client, process.id, payload).await;
+    let ended = follow(client, process.id, payload, termination).await;
     let deleted = client.delete(process.id).await;
     let ended = ended?;
     deleted?;
     Ok(ended)
 }
 
-async fn follow(client: &Client, id: contract::ProcessId, payload: String) -> Result<Ended, RunFailure> {
+async fn follow(
+    client: &Client,
+    id: contract::ProcessId,
+    payload: String,
+    termination: &mut Termination,
+) -> Result<Ended, RunFailure> {
     let run_id = client.start(id, "run", payload).await?;
     let mut progress = Progress::new();
     let run = tokio::select! {
         run = client.follow(id, run_id, |run| progress.show(run)) => run?,
-        () = terminated() => {
+        () = termination.told() => {
             progress.end();
             client.cancel(id, run_id).await?;
             return Err(RunFailure::Ended(Failure::Failed(anyhow::anyhow!("interrupted; the run was canceled"))));

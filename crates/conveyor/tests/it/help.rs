@@ -1,0 +1,38 @@
+//! Help is complete.
+
+use crate::command::conveyor;
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    for command in [
+        &["up"][..],
+        &["demo"],
+        &["run"],
+        &["serve"],
+        &["config"],
+        &["doctor"],
+        &["process", "validate"],
+        &["docs"],
+    ] {
+        let said = conveyor(&[command, &["--help"]].concat(), &[]);
+        assert_eq!(said.code, Some(0));
+        assert!(said.out.contains("Example") && said.out.contains("conveyor "), "{command:?}: {}", said.out);
+    }
+}
+
+#[test]
+fn exit_codes_are_documented() {
+    for command in [&["--help"][..], &["run", "--help"]] {
+        let said = conveyor(command, &[]);
+        assert!(said.out.contains("Exit codes:\n  0  "), "{}", said.out);
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for arguments in [&["fly"][..], &["run"], &["serve", "nobody"], &["demo", "--port-offset", "60000"]] {
+        let said = conveyor(arguments, &[]);
+        assert_eq!((said.code, said.out.as_str()), (Some(2), ""), "{arguments:?}");
+        assert!(!said.err.is_empty());
+    }
+}

@@ -1,0 +1,8 @@
+//! The whole binary: what people and scripts see of it.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod command;
+mod configuration;
+mod help;
+mod run;
+mod up;
