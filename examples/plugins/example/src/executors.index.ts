@@ -1,0 +1,8 @@
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { ExampleEchoExecutor } from './echo/echo.executor';
+
+const EXECUTOR_CLASSES = [ExampleEchoExecutor] as const;
+
+export function getExampleExecutors(): ExecutorEntry[] {
+  return executorsFromClasses(EXECUTOR_CLASSES as unknown as readonly ExecutorClass[]);
+}

@@ -1,0 +1,6 @@
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { LetterComposeExecutor } from './compose/compose.executor';
+
+export function getLettersExecutors(): ExecutorEntry[] {
+  return executorsFromClasses([LetterComposeExecutor as unknown as ExecutorClass]);
+}

@@ -1,0 +1,13 @@
+import 'reflect-metadata';
+import { bootstrapPluginExecutorMicroservice } from '@conveyor/plugin-sdk';
+import { Logger } from '@nestjs/common';
+import { AppModule } from './app.module';
+
+const logger = new Logger('PluginTables');
+
+void (async () => {
+  await bootstrapPluginExecutorMicroservice(AppModule);
+})().catch((error: unknown) => {
+  logger.error(error instanceof Error ? error.stack : String(error));
+  process.exitCode = 1;
+});
