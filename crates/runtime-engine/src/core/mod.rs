@@ -3,6 +3,7 @@
 //! the same decisions, on every machine.
 
 mod decide;
+mod decision;
 mod evaluate;
 mod event;
 mod flow;
@@ -13,7 +14,7 @@ mod state;
 mod verdict;
 mod view;
 
-pub use decide::{Decision, Draw, Input, Opened, Touched};
+pub use decision::{Decision, Draw, Input, Opened, Touched};
 pub use evaluate::{Extract, Outputs};
 pub use event::{
     Event, Failure, LateResult, Pin, RunCanceled, RunFailed, RunFinished, RunStarted, StepAcked,

@@ -179,11 +179,6 @@ impl State {
         self.status
     }
 
-    /// What the run was started with.
-    pub fn started(&self) -> &RunStarted {
-        &self.started
-    }
-
     /// How many attempts are outstanding.
     pub fn outstanding(&self) -> usize {
         self.outstanding
@@ -243,10 +238,7 @@ impl State {
             }
             Event::StepSkipped(step) => {
                 let node = self.node(kind, &step.node_path)?;
-                self.flow.decided(node);
-                self.nodes[node].status = NodeStatus::Skipped;
-                self.nodes[node].finished_at = Some(at);
-                self.flow.node_ended(&self.graph, node, |_| false);
+                self.skipped(node, at);
             }
             Event::LateResult(step) => {
                 self.attempt(kind, step.execution_id)?.has_late_result = true;
@@ -338,6 +330,13 @@ impl State {
         node.finished_at = Some(at);
         node.error = None;
         node.outputs = Some(outputs);
+    }
+
+    fn skipped(&mut self, index: NodeIndex, at: Millis) {
+        self.flow.decided(index);
+        self.nodes[index].status = NodeStatus::Skipped;
+        self.nodes[index].finished_at = Some(at);
+        self.flow.node_ended(&self.graph, index, |_| false);
     }
 
     fn failed(&mut self, index: NodeIndex, step: &super::event::StepFailed, at: Millis) {

@@ -22,6 +22,7 @@ use catalogue::Catalogue;
 use clock::Clock;
 use committer::Committer;
 use engine::{Engine, Shared};
+use futures::{StreamExt, stream::FuturesUnordered};
 use graphs::Graphs;
 use metrics::Metrics;
 use publisher::Publisher;
@@ -117,6 +118,22 @@ fn bind(settings: &Settings, engine: Engine) -> Result<Server<Door>, Error> {
     Ok(server)
 }
 
+/// Waits for the end of all parts. A part that panics ends the engine: without it some runs would
+/// stand still, while another engine, or this one started anew, takes them on.
+async fn watch(parts: Vec<(&'static str, JoinHandle<()>)>, stop: CancellationToken) -> Result<(), Error> {
+    let mut parts: FuturesUnordered<_> =
+        parts.into_iter().map(|(task, part)| async move { (task, part.await) }).collect();
+    let mut result = Ok(());
+    while let Some((task, ended)) = parts.next().await {
+        if let Err(source) = ended {
+            tracing::error!(event = "engine_part_panicked", task, "the engine stops: {source}");
+            stop.cancel();
+            result = Err(Error::Task { task, source });
+        }
+    }
+    result
+}
+
 impl Service {
     /// Where the RPC door listens.
     pub fn local_addr(&self) -> SocketAddr {
@@ -139,14 +156,9 @@ impl Service {
                 give_up.cancel();
             }
         });
-        // The door, and with it the last way to the committers, is dropped with the server.
-        server.run(stop, give_up).await;
-        let mut result = Ok(());
-        for (task, part) in parts {
-            if let Err(source) = part.await {
-                result = Err(Error::Task { task, source });
-            }
-        }
+        // The door, and with it the last way to the committers, is dropped with the server; then they
+        // end, and after them the publisher.
+        let (result, ()) = tokio::join!(watch(parts, stop.clone()), server.run(stop, give_up));
         timer.abort();
         tracing::info!(event = "engine_stopped", "engine stopped");
         result

@@ -3,6 +3,7 @@
 
 use super::metrics::Metrics;
 use contract::{ExecutionId, RunId};
+use futures::{StreamExt, stream};
 use indexmap::IndexSet;
 use queue::{Lane, Queue, Topic};
 use std::sync::Arc;
@@ -13,6 +14,9 @@ const BACKLOG: usize = 16 * 1024;
 
 /// Words that are sent together.
 const BATCH: usize = 1024;
+
+/// Notices that are under way at the same time: over a network each takes a round trip.
+const NOTICES: usize = 64;
 
 /// One word to the outside.
 #[derive(Debug)]
@@ -66,13 +70,16 @@ async fn run(mut words: mpsc::Receiver<Word>, queue: Queue, metrics: Arc<Metrics
         for lane in Lane::ALL {
             push(&queue, lane, std::mem::take(&mut tasks[place(lane)]), &metrics).await;
         }
-        for (run_id, execution_id) in withdrawn {
-            let text = format!(r#"{{"kind":"cancel","runId":"{run_id}","executionId":"{execution_id}"}}"#);
-            notify(&queue, Topic::Steps, &text, &metrics).await;
-        }
-        for run_id in changed {
-            notify(&queue, Topic::Runs, &run_id.to_string(), &metrics).await;
-        }
+        let withdrawn = withdrawn.into_iter().map(|(run_id, execution_id)| {
+            (
+                Topic::Steps,
+                format!(r#"{{"kind":"cancel","runId":"{run_id}","executionId":"{execution_id}"}}"#),
+            )
+        });
+        let changed = changed.into_iter().map(|run_id| (Topic::Runs, run_id.to_string()));
+        stream::iter(withdrawn.chain(changed))
+            .for_each_concurrent(NOTICES, |(topic, text)| notify(&queue, topic, text, &metrics))
+            .await;
     }
 }
 
@@ -99,8 +106,8 @@ async fn push(queue: &Queue, lane: Lane, tasks: Vec<String>, metrics: &Metrics) 
     }
 }
 
-async fn notify(queue: &Queue, topic: Topic, text: &str, metrics: &Metrics) {
-    if let Err(error) = queue.notify(topic, text).await {
+async fn notify(queue: &Queue, topic: Topic, text: String, metrics: &Metrics) {
+    if let Err(error) = queue.notify(topic, &text).await {
         metrics.words_dropped.inc();
         tracing::debug!(event = "notice_lost", topic = topic.as_str(), "those who wait for it poll: {error}");
     }

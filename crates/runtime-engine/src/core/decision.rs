@@ -1,0 +1,116 @@
+//! What the core is asked and what it answers.
+
+use super::{event::Event, graph::TaskLane};
+use contract::{
+    Digest, ExecutionId, Json, Millis, NodePath,
+    report::{Ack, Dispatched, Heartbeat, Partial, ReportOutcome, StepResult},
+};
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A reporter says that work has begun.
+    Ack(ExecutionId, Ack),
+    /// A reporter says that work goes on.
+    Heartbeat(ExecutionId, Heartbeat),
+    /// A reporter gives outputs before the end.
+    Partial(ExecutionId, Partial),
+    /// A reporter says that work has ended; with the digest of the result, which the caller
+    /// computes where it costs least.
+    Result(ExecutionId, StepResult, Digest),
+    /// A control plane says how a dispatch ended.
+    Dispatched(ExecutionId, Dispatched),
+    /// The delivery deadline of a dispatched attempt has passed.
+    DeliveryOverdue(ExecutionId),
+    /// The step deadline of a running attempt has passed.
+    StepOverdue(ExecutionId),
+    /// Somebody cancels the run.
+    Cancel,
+}
+
+impl Input {
+    /// The attempt that it is about.
+    pub fn execution_id(&self) -> Option<ExecutionId> {
+        match self {
+            Self::Ack(id, _)
+            | Self::Heartbeat(id, _)
+            | Self::Partial(id, _)
+            | Self::Result(id, ..)
+            | Self::Dispatched(id, _)
+            | Self::DeliveryOverdue(id)
+            | Self::StepOverdue(id) => Some(*id),
+            Self::Cancel => None,
+        }
+    }
+}
+
+/// Where fresh ids and chance come from: handed in, so that decisions can be repeated.
+pub trait Draw {
+    /// A new attempt's id.
+    fn execution_id(&mut self) -> ExecutionId;
+    /// A number from 0 (inclusive) to 1 (exclusive).
+    fn chance(&mut self) -> f64;
+}
+
+/// An attempt that becomes outstanding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The attempt.
+    pub execution_id: ExecutionId,
+    /// The node.
+    pub node_path: NodePath,
+    /// Its node type.
+    pub node_type: String,
+    /// Its number.
+    pub attempt: u32,
+    /// Its lane.
+    pub lane: TaskLane,
+    /// When its task is put on the lane (again), unless somebody claims it before.
+    pub publish_at: Millis,
+    /// Is its task to be put on the lane at once?
+    pub is_due: bool,
+}
+
+/// A change of an outstanding attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// It reached somebody.
+    pub is_running: bool,
+    /// Its step deadline.
+    pub deadline: Option<Millis>,
+    /// When a sign of life came.
+    pub heartbeat_at: Option<Millis>,
+    /// From 0 to 1.
+    pub progress: Option<Json>,
+}
+
+/// What is to be stored and done, all or nothing, and what the asker is told afterwards.
+#[derive(Debug)]
+pub struct Decision {
+    /// New events, in order; already folded into the state.
+    pub events: Vec<Event>,
+    /// Attempts that become outstanding.
+    pub opened: Vec<Opened>,
+    /// Changes of outstanding attempts.
+    pub touched: Vec<(ExecutionId, Touched)>,
+    /// Attempts that are no longer outstanding.
+    pub closed: Vec<ExecutionId>,
+    /// Of `closed`, those that somebody may be working on for nothing.
+    pub withdrawn: Vec<ExecutionId>,
+    /// What the asker is told once all this is stored.
+    pub answer: ReportOutcome,
+}
+
+impl Decision {
+    /// Nothing yet; the answer is `applied`.
+    pub(super) fn new() -> Self {
+        Self {
+            events: Vec::new(),
+            opened: Vec::new(),
+            touched: Vec::new(),
+            closed: Vec::new(),
+            withdrawn: Vec::new(),
+            answer: ReportOutcome::applied(),
+        }
+    }
+}
