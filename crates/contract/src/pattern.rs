@@ -59,6 +59,8 @@ patterns! {
 
     /// Secrets in plain text for one dispatch: control plane → secret-manager.
     SECRET_RESOLVE = "secret.resolve";
+    /// Secrets in plain text for a step of the executor lane: executor → control plane.
+    EXECUTOR_SECRETS = "executor.secrets";
     /// Stores a secret: api → secret-manager.
     SECRET_PUT = "secret.put";
     /// Deletes a secret: api → secret-manager.

@@ -1,7 +1,11 @@
 //! Secrets on the wire (protocol sections 1 and 8). Values travel only from `secret.put` to the
 //! store and from the store to `secret.resolve`; they are never listed, logged or shown.
 
-use crate::Millis;
+mod references;
+
+pub use references::References;
+
+use crate::{ExecutionId, Millis};
 use serde::{Deserialize, Serialize};
 
 /// `secret.resolve`: the values of these names, in one call.
@@ -26,6 +30,20 @@ impl std::fmt::Debug for ResolvedSecrets {
         write!(f, "ResolvedSecrets({} redacted)", self.values.len())
     }
 }
+
+/// `executor.secrets`: the values of these names, for an attempt of the executor lane. The workspace
+/// is not asked for: it is the run's.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecutorSecrets {
+    /// The attempt, outstanding, of a running run.
+    pub execution_id: ExecutionId,
+    /// Wanted names, at most [`MAX_SECRET_NAMES`]. The answer is a [`ResolvedSecrets`].
+    pub names: Vec<String>,
+}
+
+/// The most names in one `executor.secrets`.
+pub const MAX_SECRET_NAMES: usize = 256;
 
 /// `secret.put`. `Debug` shows no value.
 #[derive(Clone, Serialize, Deserialize)]

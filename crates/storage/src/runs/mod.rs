@@ -10,10 +10,12 @@
 
 mod append;
 mod attempts;
+mod live;
 mod read;
 
 pub use append::{Append, Appended, AttemptUpdate, NewAttempt, NewEvent, NewRun};
 pub use attempts::{DueAttempt, OutstandingAttempt};
+pub use live::LiveAttempt;
 pub use read::{RunCursor, RunFilter, RunRow, StoredEvent, StoredRun};
 
 use crate::db::Db;

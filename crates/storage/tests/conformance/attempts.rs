@@ -22,6 +22,7 @@ suite!(
     due_attempts_come_oldest_first_and_up_to_a_limit,
     claimed_attempts_are_not_lost_before_a_delivery_deadline_after_the_start,
     the_run_of_many_attempts_is_told_in_their_order,
+    only_an_outstanding_attempt_of_a_running_run_is_live,
 );
 
 /// Long enough that no test ends after it.
@@ -208,4 +209,17 @@ async fn the_run_of_many_attempts_is_told_in_their_order(storage: Storage) {
     assert_eq!(told[..4], [Some(run_id), None, Some(run_id), Some(run_id)]);
     assert!(told[4..].iter().all(|run| *run == Some(other)));
     assert!(storage.runs().run_of(&[]).await.unwrap().is_empty());
+}
+
+async fn only_an_outstanding_attempt_of_a_running_run_is_live(storage: Storage) {
+    let (run_id, ids) = with_attempts(&storage, &[None, None]).await;
+    let live = storage.runs().live(ids[0]).await.unwrap().unwrap();
+    let run = storage.runs().get(run_id).await.unwrap().unwrap();
+    assert_eq!((live.lane.as_str(), &live.workspace_id), ("plugin", &run.workspace_id));
+    assert_eq!(storage.runs().live(ExecutionId(id())).await.unwrap(), None);
+    close(&storage, run_id, 1, ids[0]).await;
+    assert_eq!(storage.runs().live(ids[0]).await.unwrap(), None);
+    let end = Append { status: RunStatus::Canceled, ..step(run_id, 2) };
+    assert_eq!(storage.runs().append(&[end]).await.unwrap(), [Appended::Done]);
+    assert_eq!(storage.runs().live(ids[1]).await.unwrap(), None);
 }
