@@ -209,6 +209,7 @@ impl Builder<'_> {
                 let message = format!("the id {:?} is used by another widget", widget.id);
                 self.fault(format!("$.widgets[{index}].id"), "duplicate", message);
             }
+            self.check_names(index, widget);
             nodes.push(self.node(index, widget));
         }
         let mut graph = Graph { nodes, edges: Vec::new(), ports: Vec::new(), by_id: HashMap::new() };
@@ -218,6 +219,20 @@ impl Builder<'_> {
         }
         graph.by_id = self.by_id;
         graph
+    }
+
+    /// Ids become paths and rows: what would break either is refused here, not in the middle of a run.
+    fn check_names(&mut self, index: usize, widget: &Widget) {
+        if widget.id.is_empty()
+            || widget.id.contains(|c: char| c.is_control() || matches!(c, '/' | '[' | ']'))
+        {
+            let message = format!("{:?} must not be empty nor hold / [ ] or control characters", widget.id);
+            self.fault(format!("$.widgets[{index}].id"), "invalid_id", message);
+        }
+        if widget.source.node_type.contains(char::is_control) {
+            let message = format!("{:?} must not hold control characters", widget.source.node_type);
+            self.fault(format!("$.widgets[{index}].source.nodeType"), "invalid_id", message);
+        }
     }
 
     fn node(&mut self, index: usize, widget: &Widget) -> Node {

@@ -134,3 +134,13 @@ fn connected_handles_that_no_field_declares_are_inputs() {
         graph.nodes[1].inputs.iter().map(|input| (input.name.as_str(), input.is_secret)).collect();
     assert_eq!(names, [("k", true), ("extra", false)]);
 }
+
+#[test]
+fn names_that_no_path_or_row_can_hold_are_refused() {
+    for id in ["", "a/b", "a[0]", "a\u{0}b"] {
+        let document = json!({"widgets": [{"id": id, "source": {"nodeType": "plugin.x"}}]});
+        assert_eq!(faults(&document), [("$.widgets[0].id".to_owned(), "invalid_id".to_owned())], "{id:?}");
+    }
+    let document = json!({"widgets": [{"id": "a", "source": {"nodeType": "plugin.\u{0}"}}]});
+    assert_eq!(faults(&document)[0].0, "$.widgets[0].source.nodeType");
+}

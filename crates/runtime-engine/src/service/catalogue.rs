@@ -1,6 +1,7 @@
 //! Which publications a new run is pinned to: the catalogue as this engine last read it. A notice
 //! of a change is a hint, a poll of the revision the guarantee (protocol section 6).
 
+use super::committer::unavailable;
 use crate::core::{Graph, Pin};
 use contract::{PublicationId, RpcError, manifest::ExecutorItem};
 use indexmap::IndexMap;
@@ -40,7 +41,7 @@ impl Catalogue {
     /// left out: policy says so at dispatch.
     ///
     /// # Errors
-    /// `unavailable`.
+    /// `engine_unavailable`.
     pub(crate) async fn pins(
         &self,
         graph: &Graph,
@@ -50,7 +51,7 @@ impl Catalogue {
         let mut snapshot = Arc::clone(&self.snapshot.lock());
         if node_types.iter().any(|name| snapshot.resolve(name, workspace).is_none()) {
             // It may have been published a moment ago.
-            self.refresh().await.map_err(|error| error.to_rpc())?;
+            self.refresh().await.map_err(|error| unavailable(&error))?;
             snapshot = Arc::clone(&self.snapshot.lock());
         }
         let mut pins = IndexMap::with_capacity(node_types.len());
@@ -82,7 +83,7 @@ impl Catalogue {
             return Ok(Arc::clone(declared));
         }
         let key = PublicationKey::Id(publication_id);
-        let stored = self.storage.catalogue().publication(key).await.map_err(|error| error.to_rpc())?;
+        let stored = self.storage.catalogue().publication(key).await.map_err(|error| unavailable(&error))?;
         let items: Vec<ExecutorItem> = match stored {
             Some(stored) => stored.items.read().unwrap_or_else(|error| {
                 tracing::warn!(event = "items_unreadable", %publication_id, "declared outputs are unknown: {error}");

@@ -7,7 +7,7 @@ use super::{
     graphs::Graphs,
     metrics::Metrics,
 };
-use crate::core::{Event, Policy, State};
+use crate::core::{Event, Policy, State, Unreadable};
 use contract::{ErrorCode, Millis, RpcError, RunId, report::ReportOutcome};
 use std::sync::Arc;
 use storage::{Storage, runs::StoredRun};
@@ -31,16 +31,20 @@ impl Shared {
     /// Reads a run and folds its history; `None`: there is no such run.
     ///
     /// # Errors
-    /// `engine_unavailable`; `internal` for a history that cannot be read.
+    /// `engine_unavailable`, also for a run that only a newer engine can read; `internal` for a history that cannot be read.
     pub(crate) async fn load(&self, run_id: RunId) -> Result<Option<Held>, RpcError> {
         let stored = self.storage.runs().load(run_id).await.map_err(|error| unavailable(&error))?;
         let Some(StoredRun { run, events }) = stored else { return Ok(None) };
-        let graph = self.graphs.get(run.process_id, run.process_revision).await?;
+        let graph = self.graphs.get(run.process_id, run.process_revision).await;
+        let graph = graph.map_err(|error| unrunnable(run_id, error))?;
         let events = events
             .iter()
             .map(|event| Ok((event.at, Event::read(&event.kind, &event.body)?)))
-            .collect::<Result<Vec<(Millis, Event)>, crate::core::Unreadable>>()
-            .map_err(|error| unreadable(run_id, &error))?;
+            .collect::<Result<Vec<(Millis, Event)>, Unreadable>>()
+            .map_err(|error| match error {
+                Unreadable::Malformed { .. } => unreadable(run_id, &error),
+                Unreadable::Newer { .. } | Unreadable::UnknownKind(_) => too_old(run_id, &error),
+            })?;
         let state = State::replay(run_id, graph, events).map_err(|error| unreadable(run_id, &error))?;
         Ok(Some(Held { state, sequence: run.sequence }))
     }
@@ -49,6 +53,22 @@ impl Shared {
 fn unreadable(run_id: RunId, error: &dyn std::error::Error) -> RpcError {
     tracing::error!(event = "run_unreadable", %run_id, "{error}");
     RpcError::new(ErrorCode::Internal, format!("the history of run {run_id} cannot be read: {error}"))
+}
+
+/// A process that was run once and cannot be now was started by another version of the engine.
+fn unrunnable(run_id: RunId, error: RpcError) -> RpcError {
+    match error.code {
+        ErrorCode::InvalidProcess => too_old(run_id, &error),
+        ErrorCode::NotFound => unreadable(run_id, &error),
+        _ => error,
+    }
+}
+
+/// Another engine can read the run, or this one when it is upgraded: reporters keep what they have.
+fn too_old(run_id: RunId, error: &dyn std::error::Error) -> RpcError {
+    tracing::error!(event = "run_too_new", %run_id, "{error}");
+    let message = format!("this engine cannot read run {run_id}: {error}");
+    RpcError::new(ErrorCode::EngineUnavailable, message)
 }
 
 /// The way to the committers. They end when the last engine is dropped.

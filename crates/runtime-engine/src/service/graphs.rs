@@ -1,6 +1,7 @@
 //! Compiled processes by revision. Revisions never change, so an entry is right for ever; the
 //! cache is bounded by forgetting all when it is full, which costs one compilation per process.
 
+use super::committer::unavailable;
 use crate::core::Graph;
 use contract::{ErrorCode, Json, ProcessId, RpcError, process::Process};
 use parking_lot::Mutex;
@@ -24,15 +25,15 @@ impl Graphs {
     /// The graph of a revision.
     ///
     /// # Errors
-    /// `unavailable`; `not_found` for an unknown revision; `invalid_process` for one that this engine
+    /// `engine_unavailable`; `not_found` for an unknown revision; `invalid_process` for one that this engine
     /// cannot run.
     pub(crate) async fn get(&self, process_id: ProcessId, revision: i64) -> Result<Arc<Graph>, RpcError> {
         let key = (process_id, revision);
         if let Some(graph) = self.known.lock().get(&key) {
             return Ok(Arc::clone(graph));
         }
-        let document =
-            self.storage.processes().revision(process_id, revision).await.map_err(|e| e.to_rpc())?;
+        let document = self.storage.processes().revision(process_id, revision).await;
+        let document = document.map_err(|error| unavailable(&error))?;
         let Some(document) = document else {
             let message = format!("revision {revision} of process {process_id} is not in the database");
             return Err(RpcError::new(ErrorCode::NotFound, message));

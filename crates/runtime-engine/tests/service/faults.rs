@@ -1,15 +1,16 @@
 //! Restarts, lost queues, deadlines, an absent database, wrong credentials.
 
-use crate::bed::{Bed, LONG, chain, on_both_databases, tasks};
+use crate::bed::{Bed, LONG, chain, on_both_databases, start_of, tasks};
 use contract::{
     ErrorCode, pattern,
     report::{Dispatched, ReportOutcome, StepError},
-    run::{NodeStatus, RunList, RunListRequest, RunStatus},
+    run::{NodeStatus, RunList, RunListRequest, RunStarted, RunStatus},
 };
 use queue::{Lane, Queue};
 use runtime_engine::Settings;
 use serde_json::{Value, json};
 use std::time::Duration;
+use storage::runs::{Append, Appended, NewEvent};
 
 on_both_databases!(
     a_restarted_engine_goes_on_in_the_middle_of_a_run,
@@ -23,6 +24,8 @@ on_both_databases!(
     a_wrong_or_missing_token_is_refused,
     unknown_patterns_and_malformed_bodies_are_told_apart,
     a_task_too_large_for_a_lane_fails_its_step,
+    what_the_database_refuses_hinders_no_other_run,
+    a_run_of_a_newer_engine_is_left_to_it,
 );
 
 async fn a_restarted_engine_goes_on_in_the_middle_of_a_run(bed: Bed) {
@@ -258,6 +261,43 @@ async fn a_task_too_large_for_a_lane_fails_its_step(bed: Bed) {
     assert!(detail.steps[0].outputs_omitted && detail.steps[0].outputs.is_none(), "too much for one answer");
     let step = engine.step(run_id, "sum").await;
     assert_eq!(step.error.unwrap().code.as_deref(), Some("payload_too_large"));
+    engine.stop().await;
+}
+
+async fn what_the_database_refuses_hinders_no_other_run(bed: Bed) {
+    let engine = bed.engine().await;
+    let process_id = bed.process(&tasks(&["a"])).await;
+    let start = |number: usize| {
+        let mut asked = start_of(process_id, &json!({}));
+        if number.is_multiple_of(4) {
+            // PostgreSQL cannot hold it in a text.
+            asked.user_id = "nul\u{0}".into();
+        }
+        asked
+    };
+    let starts: Vec<_> = (0..32).map(start).collect();
+    let sent = starts.iter().map(|asked| engine.call::<_, RunStarted>(pattern::RUNTIME_RUN_START, asked));
+    for (number, answer) in futures::future::join_all(sent).await.into_iter().enumerate() {
+        match answer {
+            Ok(started) => assert!(started.created),
+            Err(error) => assert_eq!((number % 4, error.code), (0, ErrorCode::InvalidRequest)),
+        }
+    }
+    engine.stop().await;
+}
+
+async fn a_run_of_a_newer_engine_is_left_to_it(bed: Bed) {
+    let engine = bed.engine().await;
+    let run_id = engine.run(bed.process(&tasks(&["a"])).await, &json!({})).await;
+    let task = bed.take(Lane::Plugin).await;
+    let row = bed.storage.runs().get(run_id).await.unwrap().unwrap();
+    let mut append = Append::new(run_id, row.sequence, RunStatus::Running, row.updated_at);
+    let body = contract::Json::from(json!({"v": 9, "data": {}}));
+    append.events.push(NewEvent { kind: "step_acked".into(), body });
+    assert_eq!(bed.storage.runs().append(&[append]).await.unwrap(), [Appended::Done]);
+    let ReportOutcome::Err(error) = engine.finish(&task, &json!({"o": 1})).await else { panic!() };
+    assert_eq!((error.code, error.retryable), (ErrorCode::EngineUnavailable, true));
+    assert!(error.message.contains("upgrade"), "{}", error.message);
     engine.stop().await;
 }
 

@@ -256,34 +256,54 @@ impl Committer {
             return Vec::new();
         }
         let appends: Vec<Append> = decided.iter_mut().map(|one| one.draft.append(&one.held.state)).collect();
-        let began = Instant::now();
-        let result = self.shared.storage.runs().append(&appends).await;
-        self.shared.metrics.commit_seconds.observe(began.elapsed().as_secs_f64());
-        let results = match result {
-            Ok(results) => results,
-            Err(error) => {
-                tracing::error!(
-                    event = "commit_failed",
-                    runs = appends.len(),
-                    "nothing of the batch is answered as stored: {error}"
-                );
-                let error = unavailable(&error);
-                decided.into_iter().for_each(|one| one.work.refuse(&error));
-                return Vec::new();
-            }
-        };
+        let results = self.append(&appends).await;
         let mut again = Vec::new();
         for (one, result) in decided.into_iter().zip(results) {
             match result {
-                Appended::Done => self.done(one),
-                Appended::Exists(run_id) => one.work.exists(run_id),
-                Appended::Conflict => {
+                Ok(Appended::Done) => self.done(one),
+                Ok(Appended::Exists(run_id)) => one.work.exists(run_id),
+                Err(error) => one.work.refuse(&error),
+                Ok(Appended::Conflict) => {
                     self.shared.metrics.conflicts.inc();
                     again.push(one.work.reloading());
                 }
             }
         }
         again
+    }
+
+    /// Stores in one transaction. When the database refuses something in it, each run has one of its
+    /// own: whoever brought what is refused must not hinder the others.
+    async fn append(&self, appends: &[Append]) -> Vec<Result<Appended, RpcError>> {
+        let runs = self.shared.storage.runs();
+        let began = Instant::now();
+        let stored = runs.append(appends).await;
+        self.shared.metrics.commit_seconds.observe(began.elapsed().as_secs_f64());
+        match stored {
+            Ok(results) => results.into_iter().map(Ok).collect(),
+            Err(error) if error.is_unavailable() => {
+                tracing::error!(
+                    event = "commit_failed",
+                    runs = appends.len(),
+                    "nothing is answered as stored: {error}"
+                );
+                vec![Err(unavailable(&error)); appends.len()]
+            }
+            Err(_) => {
+                let mut results = Vec::with_capacity(appends.len());
+                for append in appends {
+                    let stored = runs.append(std::slice::from_ref(append)).await;
+                    results.push(match stored {
+                        Ok(alone) => Ok(alone.first().copied().unwrap_or(Appended::Conflict)),
+                        Err(error) => {
+                            tracing::error!(event = "append_refused", run_id = %append.run_id, "{error}");
+                            Err(unavailable(&error))
+                        }
+                    });
+                }
+                results
+            }
+        }
     }
 
     fn done(&mut self, one: Decided) {
