@@ -5,9 +5,13 @@
 
 pub mod deployment;
 pub mod platform;
+pub mod solo;
+pub mod stub;
 
 pub use deployment::Deployment;
 pub use platform::Platform;
+pub use solo::Solo;
+pub use stub::StubPlugin;
 
 use std::path::PathBuf;
 
