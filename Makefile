@@ -1,6 +1,6 @@
 # The only entry points that people need. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs fuzz
+.PHONY: help demo test test-fast lint docs fuzz bench
 CARGO ?= cargo
 
 help: ## this list
@@ -24,3 +24,6 @@ docs: ## writes the generated documents (docs/configuration.md)
 
 fuzz: ## mutated inputs for everything that reads bytes of strangers; FUZZ_SECONDS=60 for all targets together
 	@$(CARGO) run --quiet --package fuzz -- --seconds $(or $(FUZZ_SECONDS),60)
+
+bench: ## durable step results per second through the whole door, beside NestJS 11; needs a quiet machine
+	@scripts/bench
