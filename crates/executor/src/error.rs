@@ -1,7 +1,10 @@
-/// Why the executor cannot start.
+/// Why the executor cannot start or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The HTTP client of `system.http.request` cannot be made.
     #[error("the HTTP client cannot be made: {0}")]
     HttpClient(#[source] reqwest::Error),
+    /// The queue cannot be subscribed to.
+    #[error(transparent)]
+    Queue(#[from] queue::Error),
 }

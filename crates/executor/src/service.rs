@@ -1,6 +1,6 @@
-use crate::{Error, Settings, nodes::Nodes, take::Worker};
+use crate::{Error, Settings, held::Held, nodes::Nodes, secrets::Secrets, take::Worker};
 use plugin_sdk::reporter::{Backoff, Reporter};
-use queue::{Lane, Queue};
+use queue::{Lane, Queue, Topic};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -27,9 +27,11 @@ impl Service {
     /// [`Error::HttpClient`] when the system lets no HTTP client be made.
     pub async fn bind(settings: Settings, queue: Queue) -> Result<Self, Error> {
         let nodes = Nodes::new(settings.allow_private)?;
+        let secrets = Secrets::new(&settings.control_plane);
         let reporter = Reporter::new(settings.control_plane);
         let room = Arc::new(Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
-        let worker = Arc::new(Worker { nodes, reporter, heartbeat: settings.heartbeat });
+        let (held, heartbeat) = (Arc::new(Held::default()), settings.heartbeat);
+        let worker = Arc::new(Worker { nodes, reporter, secrets, held, heartbeat });
         Ok(Self { worker, queue, room, drain: settings.drain })
     }
 
@@ -42,8 +44,18 @@ impl Service {
     /// within the time to drain.
     ///
     /// # Errors
-    /// None today.
+    /// [`Error::Queue`] when the queue cannot be subscribed to.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
+        let notices = self.queue.subscribe(Topic::Steps).await?;
+        // Steps are cancelled until the last of them has ended.
+        tokio::select! {
+            () = self.worker.held.heed(notices) => {}
+            () = self.work(stop) => {}
+        }
+        Ok(())
+    }
+
+    async fn work(&self, stop: CancellationToken) {
         let steps = TaskTracker::new();
         let abandoned = CancellationToken::new();
         stop.run_until_cancelled(self.take_forever(&steps, &abandoned)).await;
@@ -57,7 +69,6 @@ impl Service {
             abandoned.cancel();
             steps.wait().await;
         }
-        Ok(())
     }
 
     async fn take_forever(&self, steps: &TaskTracker, abandoned: &CancellationToken) {

@@ -1,8 +1,8 @@
 //! From an item of the lane to a finished step.
 
-use crate::nodes::Nodes;
+use crate::{held::Held, nodes::Nodes, secrets::Secrets};
 use contract::{
-    ErrorCode, Millis,
+    ErrorCode, Millis, builtin,
     report::{Ack, ReportBody, StepError, StepReport, StepResult},
     task::{ExecutorTask, Task},
 };
@@ -11,7 +11,10 @@ use plugin_sdk::{
     reporter::{Reporter, Told},
     worker,
 };
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 use uuid::Uuid;
 
 /// What every step needs.
@@ -19,13 +22,15 @@ use uuid::Uuid;
 pub(crate) struct Worker {
     pub(crate) nodes: Nodes,
     pub(crate) reporter: Reporter,
+    pub(crate) secrets: Secrets,
+    pub(crate) held: Arc<Held>,
     pub(crate) heartbeat: Duration,
 }
 
 impl Worker {
     /// Does the task that an item of the lane holds, if this take of it is the one that counts.
     pub(crate) async fn handle(&self, item: &str) {
-        let task: Task = match serde_json::from_str(item) {
+        let mut task: Task = match serde_json::from_str(item) {
             Ok(task) => task,
             Err(error) => {
                 // The sweep publishes the attempt again, in a form that the engine's version writes.
@@ -33,14 +38,21 @@ impl Worker {
                 return;
             }
         };
+        // Before the ack: word that comes from now on is heard.
+        let hold = self.held.hold(task.execution_id);
         if !self.is_won(&task).await {
             return;
         }
-        match self.runnable(&task) {
+        let Some(node) = hold.given_up.run_until_cancelled(self.prepare(&mut task)).await else {
+            // Withdrawn before it began: there is nothing to tell.
+            return;
+        };
+        match node {
             Ok(node) => {
                 // The ack was sent already: it decided who works.
                 let settings = StepSettings { ack: false, heartbeat: Some(self.heartbeat), max_in_flight: 1 };
-                worker::perform(resolved(task), node, self.reporter.clone(), settings).await;
+                let (task, reporter) = (resolved(task), self.reporter.clone());
+                worker::perform_until(task, node, reporter, settings, hold.given_up.clone()).await;
             }
             Err(error) => {
                 let result = StepResult::failed(error);
@@ -68,21 +80,25 @@ impl Worker {
         false
     }
 
-    fn runnable(&self, task: &Task) -> Result<RunnableNode, StepError> {
-        if !task.secrets.is_empty() {
-            let message = format!(
-                "input {} refers to a secret; built-in nodes cannot use secrets yet, pass the value through a plugin",
-                task.secrets.join(", ")
-            );
-            return Err(StepError::of(ErrorCode::InvalidNodeInput, message));
-        }
-        self.nodes.get(&task.node_type).cloned().ok_or_else(|| {
+    /// The node, with the task's secrets in place.
+    async fn prepare(&self, task: &mut Task) -> Result<RunnableNode, StepError> {
+        let node = self.nodes.get(&task.node_type).cloned().ok_or_else(|| {
             let message = format!(
                 "this executor has no node type {:?}; bring it to the engine's version",
                 task.node_type
             );
             StepError::of(ErrorCode::NodeTypeUnknown, message)
-        })
+        })?;
+        if task.node_type == builtin::TEMPLATE && !task.secrets.is_empty() {
+            let message = format!(
+                "input {} refers to a secret, and a rendered text is kept in the history in plain text; \
+                 give the secret to the node that uses it",
+                task.secrets.join(", ")
+            );
+            return Err(StepError::of(ErrorCode::InvalidNodeInput, message));
+        }
+        self.secrets.substitute(task).await?;
+        Ok(node)
     }
 }
 

@@ -5,11 +5,12 @@
 use contract::{
     ErrorCode, ExecutionId, Json, NodePath, ProcessId, RpcError, RunId, builtin, pattern,
     report::{Ack, ReportBody, ReportKind, StepReport, StepResult, StepStatus, read_report},
+    secret::{ExecutorSecrets, ResolvedSecrets},
     task::Task,
 };
 use executor::{Service, Settings};
 use plugin_sdk::reporter::ReporterSettings;
-use queue::{Lane, Queue};
+use queue::{Lane, Queue, Topic};
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
@@ -31,12 +32,17 @@ struct ControlPlane {
     winners: Mutex<HashMap<ExecutionId, String>>,
     /// Replies to results before they are taken.
     refusals: Mutex<VecDeque<RpcError>>,
+    /// Replies to questions for secrets before `token` is known.
+    secrets_away: Mutex<VecDeque<RpcError>>,
     seen: mpsc::UnboundedSender<StepReport>,
 }
 
 impl Handler for ControlPlane {
     async fn call(&self, request: Request) -> Reply {
         assert_eq!(request.data.value().unwrap()["key"], "right");
+        if pattern::EXECUTOR_SECRETS.is(&request.pattern) {
+            return self.secrets(&request);
+        }
         let kinds = [
             (pattern::STEP_ACK, ReportKind::Ack),
             (pattern::STEP_HEARTBEAT, ReportKind::Heartbeat),
@@ -61,6 +67,19 @@ impl Handler for ControlPlane {
     }
 }
 
+impl ControlPlane {
+    /// Knows the secret `token` and answers only for attempts whose ack it has seen.
+    fn secrets(&self, request: &Request) -> Reply {
+        if let Some(refusal) = self.secrets_away.lock().unwrap().pop_front() {
+            return Reply::Error(refusal);
+        }
+        let asked: ExecutorSecrets = request.data.read().unwrap();
+        assert!(self.winners.lock().unwrap().contains_key(&asked.execution_id), "asked before the ack");
+        let values = asked.names.iter().map(|name| (name == "token").then(|| "s3cret".to_owned())).collect();
+        Reply::Value(Json::of(&ResolvedSecrets { values }).unwrap())
+    }
+}
+
 struct Stage {
     queue: Queue,
     control_plane: Arc<ControlPlane>,
@@ -72,8 +91,12 @@ struct Stage {
 impl Stage {
     async fn start(allow_private: bool) -> Self {
         let (sender, seen) = mpsc::unbounded_channel();
-        let control_plane =
-            Arc::new(ControlPlane { winners: Mutex::default(), refusals: Mutex::default(), seen: sender });
+        let control_plane = Arc::new(ControlPlane {
+            winners: Mutex::default(),
+            refusals: Mutex::default(),
+            secrets_away: Mutex::default(),
+            seen: sender,
+        });
         let config = ServerConfig::new("control-plane", "127.0.0.1:0".parse().unwrap());
         let server = Server::bind(config, Arc::clone(&control_plane)).unwrap();
         let port = server.local_addr().port();
@@ -163,6 +186,8 @@ async fn website(response: String, gate: CancellationToken) -> (String, JoinHand
     (url, asked)
 }
 
+const EMPTY: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
 fn open() -> CancellationToken {
     let gate = CancellationToken::new();
     gate.cancel();
@@ -221,13 +246,84 @@ async fn a_result_is_sent_until_it_is_answered() {
 }
 
 #[tokio::test]
-async fn secrets_and_unknown_nodes_fail_the_step_and_broken_items_hurt_nobody() {
+async fn unknown_nodes_fail_the_step_and_broken_items_hurt_nobody() {
     let mut stage = Stage::start(false).await;
     stage.queue.push(Lane::Executor, vec!["{".into()]).await.unwrap();
-    let result = stage.done(&Task { secrets: vec!["template".into()], ..template() }).await;
-    assert_eq!(code(&result), "invalid_node_input");
     let result = stage.done(&task("system.unheard", json!({}), &[])).await;
     assert_eq!(code(&result), "node_type_unknown");
+    stage.stop().await;
+}
+
+/// A request with the secret `name` as a header of its own and as the token.
+fn with_secret(url: &str, name: &str) -> Task {
+    let inputs = json!({"url": url, "header.X-Key": {"$secret": name}, "bearerToken": name});
+    let secrets = vec!["header.X-Key".into(), "bearerToken".into()];
+    Task { secrets, ..task(builtin::HTTP_REQUEST, inputs, &["status"]) }
+}
+
+#[tokio::test]
+async fn secrets_are_put_into_a_request_after_the_ack_has_won() {
+    let mut stage = Stage::start(true).await;
+    // The control plane and the secret-manager may be away for a moment.
+    stage
+        .control_plane
+        .secrets_away
+        .lock()
+        .unwrap()
+        .push_back(RpcError::new(ErrorCode::Unavailable, "not now"));
+    let (url, asked) = website(EMPTY.into(), open()).await;
+    let result = stage.done(&with_secret(&url, "token")).await;
+    assert_eq!(result.outputs["status"].text(), "200");
+    let asked = asked.await.unwrap();
+    assert!(
+        asked.contains("x-key: s3cret\r\n") && asked.contains("authorization: Bearer s3cret\r\n"),
+        "{asked}"
+    );
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_missing_secret_fails_the_step_and_is_named() {
+    let mut stage = Stage::start(true).await;
+    let result = stage.done(&with_secret("http://127.0.0.1:1", "nope")).await;
+    assert_eq!(code(&result), "secret_missing");
+    assert!(result.error.unwrap().message.contains("\"nope\""));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_of_secrets_fails_the_step_at_once() {
+    let mut stage = Stage::start(true).await;
+    let refusal = RpcError::new(ErrorCode::SecretUnreadable, "cannot be decrypted");
+    stage.control_plane.secrets_away.lock().unwrap().push_back(refusal);
+    let result = stage.done(&with_secret("http://127.0.0.1:1", "token")).await;
+    assert_eq!((code(&result), result.error.as_ref().unwrap().retryable), ("secret_unreadable", Some(false)));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_template_takes_no_secret_because_its_text_is_kept() {
+    let mut stage = Stage::start(false).await;
+    let result = stage.done(&Task { secrets: vec!["name".into()], ..template() }).await;
+    assert_eq!(code(&result), "invalid_node_input");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_withdrawn_step_is_cancelled_by_word_of_the_engine() {
+    let mut stage = Stage::start(true).await;
+    // The website never answers, and the control plane accepts every heartbeat.
+    let (url, _website) = website(EMPTY.into(), CancellationToken::new()).await;
+    let [withdrawn, other] = [0, 1].map(|_| task(builtin::HTTP_REQUEST, json!({"url": url}), &["status"]));
+    stage.push(&withdrawn).await;
+    while !matches!(stage.seen.recv().await.unwrap().body, ReportBody::Heartbeat(_)) {}
+    for task in [&other, &withdrawn] {
+        let word = json!({"kind": "cancel", "runId": task.run_id, "executionId": task.execution_id});
+        stage.queue.notify(Topic::Steps, &word.to_string()).await.unwrap();
+    }
+    // Its end is told, so that the history has it as a late result.
+    let (id, result) = stage.result().await;
+    assert_eq!((id, result.status), (withdrawn.execution_id, StepStatus::Error));
     stage.stop().await;
 }
 
@@ -280,7 +376,7 @@ async fn an_endless_response_fails_the_step() {
 async fn long_work_sends_heartbeats_and_a_stop_waits_for_its_result() {
     let mut stage = Stage::start(true).await;
     let gate = CancellationToken::new();
-    let (url, _) = website("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into(), gate.clone()).await;
+    let (url, _) = website(EMPTY.into(), gate.clone()).await;
     stage.push(&task(builtin::HTTP_REQUEST, json!({"url": url}), &["status"])).await;
     while !matches!(stage.seen.recv().await.unwrap().body, ReportBody::Heartbeat(_)) {}
     stage.stop.cancel();
@@ -299,5 +395,68 @@ async fn a_failed_request_names_the_host_and_keeps_the_url_to_itself() {
     assert_eq!(code(&result), "unavailable");
     let message = result.error.unwrap().message;
     assert!(message.contains("127.0.0.1") && !message.contains("hush"), "{message}");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn the_metadata_address_of_clouds_is_out_of_reach_and_not_tried_again() {
+    let mut stage = Stage::start(false).await;
+    let inputs = json!({"url": "http://169.254.169.254/latest/meta-data"});
+    let result = stage.done(&task(builtin::HTTP_REQUEST, inputs, &[])).await;
+    assert_eq!((code(&result), result.error.as_ref().unwrap().retryable), ("forbidden_address", Some(false)));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn redirects_are_followed_and_secrets_stay_with_the_first_origin() {
+    let mut stage = Stage::start(true).await;
+    let (target, second) = website(EMPTY.into(), open()).await;
+    let redirect = format!("HTTP/1.1 302 Found\r\nLocation: {target}/there\r\nContent-Length: 0\r\n\r\n");
+    let (url, first) = website(redirect.clone(), open()).await;
+    let result = stage.done(&with_secret(&url, "token")).await;
+    assert_eq!(result.outputs["status"].text(), "200");
+    assert!(first.await.unwrap().contains("s3cret"));
+    let second = second.await.unwrap();
+    assert!(second.starts_with("GET /there ") && !second.contains("s3cret"), "{second}");
+
+    let (url, _) = website(redirect, open()).await;
+    let inputs = json!({"url": url, "followRedirects": "false"});
+    let result = stage.done(&task(builtin::HTTP_REQUEST, inputs, &["status"])).await;
+    assert_eq!(result.outputs["status"].text(), "302");
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn statuses_that_are_errors_fail_the_step_and_say_whether_to_try_again() {
+    let mut stage = Stage::start(true).await;
+    for (status, retryable) in [(503, true), (404, false)] {
+        let (url, _) = website(format!("HTTP/1.1 {status} X\r\nContent-Length: 0\r\n\r\n"), open()).await;
+        let inputs = json!({"url": url, "errorStatuses": "4xx, 5xx"});
+        let result = stage.done(&task(builtin::HTTP_REQUEST, inputs, &[])).await;
+        assert_eq!(
+            (code(&result), result.error.as_ref().unwrap().retryable),
+            ("http_status", Some(retryable))
+        );
+    }
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_website_that_is_silent_for_too_long_is_a_timeout() {
+    let mut stage = Stage::start(true).await;
+    let (url, _website) = website(EMPTY.into(), CancellationToken::new()).await;
+    let result = stage.done(&task(builtin::HTTP_REQUEST, json!({"url": url, "timeoutMs": 1}), &[])).await;
+    assert_eq!((code(&result), result.error.as_ref().unwrap().retryable), ("timeout", Some(true)));
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn an_output_of_a_mebibyte_passes_unchanged() {
+    let mut stage = Stage::start(true).await;
+    let body = "é".repeat(1024 * 1024 / 2);
+    let (url, _) =
+        website(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()), open()).await;
+    let result = stage.done(&task(builtin::HTTP_REQUEST, json!({"url": url}), &["body"])).await;
+    assert_eq!(result.outputs["body"].read::<String>().unwrap(), body);
     stage.stop().await;
 }

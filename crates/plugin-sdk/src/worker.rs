@@ -27,12 +27,24 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// until it is answered. A step that nobody waits for any more is cancelled.
 ///
 /// Dropping the future drops the node's function too.
-pub async fn perform(mut task: ExecutorTask, node: RunnableNode, reporter: Reporter, settings: StepSettings) {
+pub async fn perform(task: ExecutorTask, node: RunnableNode, reporter: Reporter, settings: StepSettings) {
+    perform_until(task, node, reporter, settings, CancellationToken::new()).await;
+}
+
+/// [`perform`], and the step is also cancelled when `given_up` is: for those who hear of it sooner
+/// than by the answer to a heartbeat.
+pub async fn perform_until(
+    mut task: ExecutorTask,
+    node: RunnableNode,
+    reporter: Reporter,
+    settings: StepSettings,
+    given_up: CancellationToken,
+) {
     let inputs = std::mem::take(&mut task.inputs);
     let (execution_id, run_id) = (task.execution_id, task.run_id);
     let started = Instant::now();
     tracing::info!(event = "step_started", %execution_id, %run_id, node_type = task.node_type, attempt = task.attempt, "step started");
-    let context = Context::new(task, reporter.clone(), CancellationToken::new());
+    let context = Context::new(task, reporter.clone(), given_up);
     let outcome = tokio::select! {
         outcome = work(node.run, inputs, context.clone()) => outcome,
         never = tell(&context, &settings) => match never {},

@@ -20,7 +20,7 @@ struct Row {
     outputs: &'static [(&'static str, ParamType)],
 }
 
-use ParamType::{Boolean, Keyvalue, Number, Select, String, Textarea};
+use ParamType::{Boolean, Keyvalue, Number, Ref, Select, String, Textarea};
 
 const ROWS: &[Row] = &[
     Row {
@@ -113,13 +113,22 @@ const ROWS: &[Row] = &[
             ("query", Keyvalue, false),
             ("body", Textarea, false),
         ],
-        settings: &[("timeoutMs", Number, false)],
+        settings: &[
+            ("bodyType", Select, false),
+            ("bearerToken", Ref, false),
+            ("username", String, false),
+            ("password", Ref, false),
+            ("timeoutMs", Number, false),
+            ("followRedirects", Boolean, false),
+            ("errorStatuses", String, false),
+        ],
         outputs: &[
             ("status", Number),
             ("ok", Boolean),
             ("headers", Keyvalue),
             ("body", Textarea),
             ("json", Keyvalue),
+            ("base64", Textarea),
         ],
     },
 ];
@@ -139,7 +148,7 @@ fn node(row: &Row) -> PaletteNode {
     let setting = |(name, kind, required): &Port| Param {
         required: *required,
         is_static: Some(true),
-        options: (*name == "mode").then(|| serde_json::json!(["sequential", "parallel"])),
+        options: options(name),
         ..named(name, *kind)
     };
     PaletteNode {
@@ -152,6 +161,15 @@ fn node(row: &Row) -> PaletteNode {
         outputs: row.outputs.iter().map(|(name, kind)| named(name, *kind)).collect(),
         tags: Vec::new(),
         section_path: vec![row.section.to_owned()],
+    }
+}
+
+/// The choices of a select.
+fn options(name: &str) -> Option<serde_json::Value> {
+    match name {
+        "mode" => Some(serde_json::json!(["sequential", "parallel"])),
+        "bodyType" => Some(serde_json::json!(["auto", "json", "form", "text", "base64"])),
+        _ => None,
     }
 }
 

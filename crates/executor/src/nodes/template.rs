@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::Number;
 use std::io;
 
-/// Steps of the template engine, so that no template computes for ever.
+/// Fuel of the template engine, so that no template computes for ever or fills the memory: a step
+/// costs one, and so do 64 bytes that are made or read.
 const FUEL: u64 = 1_000_000;
 /// Bytes of the rendered text.
 const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
@@ -63,7 +64,7 @@ fn syntax() -> Result<SyntaxConfig, Failure> {
 fn failure(error: &minijinja::Error) -> Failure {
     match error.kind() {
         ErrorKind::OutOfFuel => {
-            invalid(format!("the template takes more than {FUEL} steps; make its loops shorter"))
+            invalid(format!("the template takes more than {FUEL} steps; make its loops or texts shorter"))
         }
         ErrorKind::WriteFailure => Failure::of(
             ErrorCode::PayloadTooLarge,
@@ -163,6 +164,13 @@ mod tests {
     fn a_missing_variable_and_a_fault_are_named_with_their_line() {
         assert!(rendered("a\n{{ missing }}", "{}").unwrap_err().contains("template:2"));
         assert!(rendered("{% if %}", "{}").unwrap_err().contains("template:1"));
+    }
+
+    #[test]
+    fn a_text_that_doubles_itself_ends_before_it_fills_the_memory() {
+        let doubling = format!("{{% set x = 'x' %}}{}{{{{ x|length }}}}", "{% set x = x ~ x %}".repeat(60));
+        assert!(rendered(&doubling, "{}").unwrap_err().contains("steps"));
+        assert!(rendered("{{ ('x' * 99999999)|length }}", "{}").unwrap_err().contains("steps"));
     }
 
     #[test]

@@ -4,10 +4,12 @@ use crate::{
     dispatch::{secret_manager, with_secrets},
     world::{KEY, NODE_TYPE, PATIENCE, World, id},
 };
-use contract::{ErrorCode, ExecutionId, Millis, RpcError, builtin, run::RunStatus, secret::ResolvedSecrets};
+use contract::{
+    ErrorCode, ExecutionId, Json, Millis, RpcError, builtin, run::RunStatus, secret::ResolvedSecrets,
+};
 use queue::Lane;
 use serde_json::{Value, json};
-use storage::runs::{Append, Appended};
+use storage::runs::{Append, Appended, NewEvent};
 
 async fn call(world: &World, body: Value) -> Result<Vec<Option<String>>, RpcError> {
     let answer = world.tcp().call::<_, ResolvedSecrets>("executor.secrets", &body, PATIENCE).await;
@@ -53,6 +55,7 @@ async fn an_attempt_that_is_over_or_whose_run_has_ended_or_that_never_was_gets_n
     for (status, close) in [(RunStatus::Running, true), (RunStatus::Canceled, false)] {
         let task = world.attempt_on(Lane::Executor, builtin::HTTP_REQUEST).await;
         let append = Append {
+            events: vec![NewEvent { kind: "test".into(), body: Json::from(json!({})) }],
             close: if close { vec![task.execution_id] } else { Vec::new() },
             ..Append::new(task.run_id, 0, status, Millis(2))
         };
