@@ -19,7 +19,7 @@ const bin = (name) => join(root, 'node_modules/.bin', name);
 /** The name under which existing plugins import their SDK. */
 const ALIAS = '@kosolapus/plugin-ts-sdk';
 
-const tarball = join(scratch, execFileSync('npm', ['pack', '--loglevel=error', '--silent', '--pack-destination', scratch], { cwd: root, encoding: 'utf8' }).trim().split('\n').at(-1));
+const tarball = join(scratch, execFileSync('npm', ['pack', '--ignore-scripts', '--loglevel=error', '--silent', '--pack-destination', scratch], { cwd: root, encoding: 'utf8' }).trim().split('\n').at(-1));
 
 /** Starts a plugin between scripted peers and has it do one task. */
 async function proveItRuns(args, cwd, nodeType, inputs, expected) {

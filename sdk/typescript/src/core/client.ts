@@ -29,7 +29,7 @@ export class WireClient {
   constructor(private readonly options: WireClientOptions) {
     const prefix = randomBytes(6).toString('hex');
     let count = 0;
-    this.nextId = options.nextId ?? (() => `${prefix}${(count++).toString(16)}`);
+    this.nextId = options.nextId ?? (() => `${prefix}${(count++).toString(16).padStart(9, '0')}`);
     this.maxFrame = options.maxFrame ?? DEFAULT_MAX_FRAME;
   }
 
