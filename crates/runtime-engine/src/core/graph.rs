@@ -1,7 +1,7 @@
 //! A process compiled for running: nodes, ports and edges as indices, in document order.
 //!
 //! A graph holds no run state and is shared by all runs of one revision. A loop body will be a graph
-//! of its own, run in a scope of its own (see [`super::flow`]).
+//! of its own, run in a scope of its own (see the module `flow`).
 
 use super::evaluate::Extract;
 use contract::{
