@@ -111,11 +111,11 @@ impl Validation<'_> {
                         format!("the id {id:?} is used by another widget"),
                     );
                 }
-                if id.contains(['/', '[', ']']) {
+                if id.contains(['/', '[', ']']) || id.contains(char::is_control) {
                     self.check.fault(
                         format!("{path}.id"),
                         "invalid_id",
-                        format!("{id:?} must not hold any of / [ ]"),
+                        format!("{id:?} must not hold / [ ] or control characters"),
                     );
                 }
             }

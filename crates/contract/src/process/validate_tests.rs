@@ -168,3 +168,11 @@ fn execution_settings_are_checked() {
         ],
     );
 }
+
+#[test]
+fn ids_are_fit_for_paths_and_databases() {
+    for id in ["a/b", "a[0]", "a\u{0}", "a\n"] {
+        let document = json!({"widgets": [widget(id, builtin::TRIGGER, json!([]))], "edges": []});
+        check(&document, &[("$.widgets[0].id", "invalid_id")]);
+    }
+}
