@@ -12,7 +12,10 @@ const compile = (...options) => execFileSync(process.execPath, [tsc, '-p', root,
 rmSync(join(root, 'dist'), { recursive: true, force: true });
 compile('--outDir', join(root, 'dist/cjs'));
 compile('--outDir', join(root, 'dist/esm'), '--module', 'ES2022', '--moduleResolution', 'Bundler');
-for (const [folder, type] of [['cjs', 'commonjs'], ['esm', 'module']]) {
+for (const [folder, type] of [
+  ['cjs', 'commonjs'],
+  ['esm', 'module'],
+]) {
   mkdirSync(join(root, 'dist', folder), { recursive: true });
   writeFileSync(join(root, 'dist', folder, 'package.json'), `${JSON.stringify({ type, sideEffects: false })}\n`);
 }

@@ -19,18 +19,32 @@ const bin = (name) => join(root, 'node_modules/.bin', name);
 /** The name under which existing plugins import their SDK. */
 const ALIAS = '@kosolapus/plugin-ts-sdk';
 
-const tarball = join(scratch, execFileSync('npm', ['pack', '--ignore-scripts', '--loglevel=error', '--silent', '--pack-destination', scratch], { cwd: root, encoding: 'utf8' }).trim().split('\n').at(-1));
+const tarball = join(
+  scratch,
+  execFileSync('npm', ['pack', '--ignore-scripts', '--loglevel=error', '--silent', '--pack-destination', scratch], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+    .trim()
+    .split('\n')
+    .at(-1),
+);
 
 /** Starts a plugin between scripted peers and has it do one task. */
 async function proveItRuns(args, cwd, nodeType, inputs, expected) {
   const pm = await new Peer(() => COMMITTED).listen();
   const cp = await new Peer().listen();
-  const child = spawn(process.execPath, args, { cwd, env: { PATH: process.env.PATH, ...pluginEnv(pm, cp) }, stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn(process.execPath, args, {
+    cwd,
+    env: { PATH: process.env.PATH, ...pluginEnv(pm, cp) },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
   const { data } = await pm.hears('manifest_request_v2');
   await call(data.pull.port, 'executor_batch_pull', { token: 'ingress' });
   await call(data.pull.port, 'executor.task', task(nodeType, inputs));
   const { outputs } = (await cp.hears('step_result')).data;
-  if (outputs.text !== expected && outputs.greeting !== expected) throw new Error(`unexpected outputs ${JSON.stringify(outputs)}`);
+  if (outputs.text !== expected && outputs.greeting !== expected)
+    throw new Error(`unexpected outputs ${JSON.stringify(outputs)}`);
   const code = new Promise((ended) => child.once('exit', ended));
   child.kill('SIGTERM');
   if ((await code) !== 0) throw new Error(`the plugin ended with ${await code}`);
@@ -48,17 +62,66 @@ async function dropIn() {
   mkdirSync(join(dir, 'src'), { recursive: true });
   const from = (name) => readFileSync(join(root, 'test', name), 'utf8').replaceAll("'../src/index'", `'${ALIAS}'`);
   for (const name of ['fixtures.ts', 'fixture-main.ts']) writeFileSync(join(dir, 'src', name), from(name));
-  const peers = ['@nestjs/common', '@nestjs/core', '@nestjs/microservices', 'class-transformer', 'class-validator', 'reflect-metadata', 'rxjs', 'typescript', '@types/node', 'esbuild'];
-  const dependencies = { [ALIAS]: `file:${tarball}`, ...Object.fromEntries(peers.map((name) => [name, versions[name]])) };
+  const peers = [
+    '@nestjs/common',
+    '@nestjs/core',
+    '@nestjs/microservices',
+    'class-transformer',
+    'class-validator',
+    'reflect-metadata',
+    'rxjs',
+    'typescript',
+    '@types/node',
+    'esbuild',
+  ];
+  const dependencies = {
+    [ALIAS]: `file:${tarball}`,
+    ...Object.fromEntries(peers.map((name) => [name, versions[name]])),
+  };
   writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'drop-in', private: true, dependencies }));
-  const compilerOptions = { module: 'commonjs', target: 'ES2023', outDir: 'dist', rootDir: 'src', experimentalDecorators: true, emitDecoratorMetadata: true, strict: true, esModuleInterop: true, skipLibCheck: false, types: ['node'] };
+  const compilerOptions = {
+    module: 'commonjs',
+    target: 'ES2023',
+    outDir: 'dist',
+    rootDir: 'src',
+    experimentalDecorators: true,
+    emitDecoratorMetadata: true,
+    strict: true,
+    esModuleInterop: true,
+    skipLibCheck: false,
+    types: ['node'],
+  };
   writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['src/**/*'] }));
   run('npm', ['install', ...npmFlags], dir);
   run(join(dir, 'node_modules/.bin/tsc'), [], dir);
   const work = ['echo', { token: 's', text: 'ab', times: 2 }, 'abab'];
   await proveItRuns(['dist/fixture-main.js'], dir, ...work);
-  const optional = ['amqplib', 'amqp-connection-manager', 'kafkajs', 'mqtt', 'ioredis', 'nats', '@grpc/grpc-js', '@grpc/proto-loader', '@nestjs/websockets/socket-module', '@nestjs/platform-express', '@nestjs/websockets'];
-  run(join(dir, 'node_modules/.bin/esbuild'), ['dist/fixture-main.js', '--bundle', '--platform=node', '--format=cjs', '--outfile=dist/run.cjs', '--log-level=error', ...optional.map((name) => `--external:${name}`)], dir);
+  const optional = [
+    'amqplib',
+    'amqp-connection-manager',
+    'kafkajs',
+    'mqtt',
+    'ioredis',
+    'nats',
+    '@grpc/grpc-js',
+    '@grpc/proto-loader',
+    '@nestjs/websockets/socket-module',
+    '@nestjs/platform-express',
+    '@nestjs/websockets',
+  ];
+  run(
+    join(dir, 'node_modules/.bin/esbuild'),
+    [
+      'dist/fixture-main.js',
+      '--bundle',
+      '--platform=node',
+      '--format=cjs',
+      '--outfile=dist/run.cjs',
+      '--log-level=error',
+      ...optional.map((name) => `--external:${name}`),
+    ],
+    dir,
+  );
   await proveItRuns(['dist/run.cjs'], dir, ...work);
 }
 

@@ -5,7 +5,12 @@
  */
 export { PluginAssetHttpModule } from './nest/assets.js';
 export { bootstrapPluginExecutorMicroservice, type BootstrapOptions } from './nest/bootstrap.js';
-export { BulkExecutorRouterService, BulkExecutorTaskHandler, ExecutorTaskTcpController, type BulkExecutorRouterOptions } from './nest/bulk.js';
+export {
+  BulkExecutorRouterService,
+  BulkExecutorTaskHandler,
+  ExecutorTaskTcpController,
+  type BulkExecutorRouterOptions,
+} from './nest/bulk.js';
 export { Executor, FieldDecorator, type DtoClass, type ExecutorOptions } from './nest/decorators.js';
 export {
   buildExecutorBatchPullResponseFromEntries,
@@ -27,7 +32,11 @@ export {
   type PluginPublicationOptions,
 } from './nest/publication.js';
 export { DefaultRegistry, DefaultTransportAdapter, type Registry, type TransportAdapter } from './nest/registry.js';
-export { buildExecutorStepAckNotifierFromEnv, type ExecutorStepAckNotifier, type StartedStep } from './nest/step-ack.js';
+export {
+  buildExecutorStepAckNotifierFromEnv,
+  type ExecutorStepAckNotifier,
+  type StartedStep,
+} from './nest/step-ack.js';
 export { PluginTcpServer, type PluginTcpOptions } from './nest/tcp-strategy.js';
 export {
   BULK_EXECUTOR_ROUTER_OPTIONS,

@@ -17,7 +17,10 @@ describe('the frames in docs/plugin-protocol.md', () => {
     const doc = readFileSync(path, 'utf8');
     const shown = [...doc.matchAll(BLOCK)].map(([, name]) => name);
     assert.deepEqual([...shown].sort(), Object.keys(frames).sort());
-    const updated = doc.replace(BLOCK, (_, name: string) => `<!-- frames: ${name} -->\n\`\`\`text\n${(frames[name] ?? []).join('\n')}\n\`\`\``);
+    const updated = doc.replace(
+      BLOCK,
+      (_, name: string) => `<!-- frames: ${name} -->\n\`\`\`text\n${(frames[name] ?? []).join('\n')}\n\`\`\``,
+    );
     if (process.env.UPDATE_DOCS === '1') writeFileSync(path, updated);
     else assert.equal(updated, doc, 'run the tests with UPDATE_DOCS=1');
   });
@@ -40,8 +43,13 @@ describe('the Python plugin in docs/plugin-protocol.md', { skip: hasPython ? fal
     const file = join(mkdtempSync(join(tmpdir(), 'docs-')), 'plugin.py');
     writeFileSync(file, code);
     const pm = await new Peer(() => COMMITTED).listen();
-    const cp = await new Peer((heard, count) => (heard.pattern.endsWith('step_result') && count === 1 ? { err: 1 } : { status: 'applied' })).listen();
-    const child = spawn('python3', [file], { env: { PATH: process.env.PATH, ...pluginEnv(pm, cp) }, stdio: ['ignore', 'inherit', 'inherit'] });
+    const cp = await new Peer((heard, count) =>
+      heard.pattern.endsWith('step_result') && count === 1 ? { err: 1 } : { status: 'applied' },
+    ).listen();
+    const child = spawn('python3', [file], {
+      env: { PATH: process.env.PATH, ...pluginEnv(pm, cp) },
+      stdio: ['ignore', 'inherit', 'inherit'],
+    });
     const { data } = await pm.hears('manifest_request_v2');
     const { port } = data.pull;
     await assert.rejects(call(port, 'executor_batch_pull', { token: 'wrong' }), { code: 'unauthorized' });

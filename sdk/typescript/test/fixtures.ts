@@ -66,16 +66,34 @@ class EchoOutput {
 const transport = { type: 'tcp' as const, params: { host: '127.0.0.1', port: 0 } };
 
 @Executor<EchoInput, EchoOutput>({
-  nodeType: 'plugin.fixture.echo', name: 'Echo', description: 'Echoes', help: '# Echo', pluginId: 'fixture', inputs: EchoInput, outputs: EchoOutput, transport, tags: ['echo'],
+  nodeType: 'plugin.fixture.echo',
+  name: 'Echo',
+  description: 'Echoes',
+  help: '# Echo',
+  pluginId: 'fixture',
+  inputs: EchoInput,
+  outputs: EchoOutput,
+  transport,
+  tags: ['echo'],
 })
 class EchoExecutor {
   async execute(ctx: ExecContext<EchoInput>, input: EchoInput): Promise<EchoOutput> {
     await Promise.resolve();
-    return { text: input.text.repeat(Number(input.times ?? 1)), seen: { same: ctx.inputs === input, isDto: input instanceof EchoInput, inputs: { ...input } } };
+    return {
+      text: input.text.repeat(Number(input.times ?? 1)),
+      seen: { same: ctx.inputs === input, isDto: input instanceof EchoInput, inputs: { ...input } },
+    };
   }
 }
 
-@Executor<Record<string, unknown>, EchoOutput>({ nodeType: 'data.open', name: 'Open', description: 'Takes all', inputs: null, outputs: EchoOutput, transport })
+@Executor<Record<string, unknown>, EchoOutput>({
+  nodeType: 'data.open',
+  name: 'Open',
+  description: 'Takes all',
+  inputs: null,
+  outputs: EchoOutput,
+  transport,
+})
 class OpenExecutor {
   execute(ctx: ExecContext<Record<string, unknown>>): Partial<EchoOutput> {
     return { seen: ctx.inputs };
@@ -107,7 +125,14 @@ class GreetInput {
   mark = '!';
 }
 
-@Executor<GreetInput, EchoOutput>({ nodeType: 'plugin.fixture.greet', name: 'Greet', description: 'Injects', inputs: GreetInput, outputs: EchoOutput, transport })
+@Executor<GreetInput, EchoOutput>({
+  nodeType: 'plugin.fixture.greet',
+  name: 'Greet',
+  description: 'Injects',
+  inputs: GreetInput,
+  outputs: EchoOutput,
+  transport,
+})
 class GreetExecutor {
   constructor(private readonly greeter: Greeter) {}
 
@@ -116,7 +141,14 @@ class GreetExecutor {
   }
 }
 
-@Executor({ nodeType: 'plugin.fixture.wait', name: 'Wait', description: 'Waits', inputs: null, outputs: EchoOutput, transport })
+@Executor({
+  nodeType: 'plugin.fixture.wait',
+  name: 'Wait',
+  description: 'Waits',
+  inputs: null,
+  outputs: EchoOutput,
+  transport,
+})
 class WaitExecutor {
   async execute(ctx: ExecContext): Promise<Partial<EchoOutput>> {
     await new Promise((resolve) => process.once('message', resolve));
@@ -126,7 +158,10 @@ class WaitExecutor {
 
 export function fixtureExecutors(): ExecutorEntry[] {
   const classes = [EchoExecutor, OpenExecutor, GreetExecutor, WaitExecutor] as unknown as readonly ExecutorClass[];
-  return executorsFromClasses(classes).map((entry) => ({ ...entry, opts: { ...entry.opts, sectionPath: ['fixture'] } }));
+  return executorsFromClasses(classes).map((entry) => ({
+    ...entry,
+    opts: { ...entry.opts, sectionPath: ['fixture'] },
+  }));
 }
 
 export const seenRequests: PluginExecutorPullBatchRequest[] = [];
@@ -135,7 +170,13 @@ export const seenRequests: PluginExecutorPullBatchRequest[] = [];
 class FixtureBatchSource implements PluginExecutorBatchSource {
   async buildBatch(request: PluginExecutorPullBatchRequest): Promise<PluginExecutorPullBatchResponse> {
     seenRequests.push(request);
-    return Promise.resolve(buildExecutorBatchPullResponseFromEntries({ entries: fixtureExecutors(), request, defaults: { pluginId: 'fixture', pluginLabel: 'Fixture' } }));
+    return Promise.resolve(
+      buildExecutorBatchPullResponseFromEntries({
+        entries: fixtureExecutors(),
+        request,
+        defaults: { pluginId: 'fixture', pluginLabel: 'Fixture' },
+      }),
+    );
   }
 }
 
@@ -149,7 +190,13 @@ class FixtureManifestBuilder implements PluginManifestOnInitBuilder {
       label: 'Fixture',
       description: 'For tests',
       variables: [],
-      staticAssets: [{ key: 'ui.form.go', url: `http://127.0.0.1:${process.env.PLUGIN_HEALTH_HTTP_PORT ?? 9414}/assets/ui.form.go`, mediaType: 'application/javascript' }],
+      staticAssets: [
+        {
+          key: 'ui.form.go',
+          url: `http://127.0.0.1:${process.env.PLUGIN_HEALTH_HTTP_PORT ?? 9414}/assets/ui.form.go`,
+          mediaType: 'application/javascript',
+        },
+      ],
       ui: { forms: [{ id: 'go', label: 'Go', assetKey: 'ui.form.go' }] },
       executors: fixtureExecutors().map((entry) => ({ nodeType: entry.nodeType })),
       pull: { host: '127.0.0.1', port: Number(process.env.PLUGIN_TCP_PORT) },
@@ -159,7 +206,10 @@ class FixtureManifestBuilder implements PluginManifestOnInitBuilder {
 
 @Module({
   imports: [
-    PluginPublicationTcpHostModule.forRoot(FixtureBatchSource, { manifestOnInit: true, manifestBuilder: FixtureManifestBuilder }),
+    PluginPublicationTcpHostModule.forRoot(FixtureBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: FixtureManifestBuilder,
+    }),
     PluginAssetHttpModule.forRoot({ assetsDir: __dirname, assets: { 'ui.form.go': { file: 'fixtures.js' } } }),
   ],
   controllers: [ExecutorTaskTcpController],

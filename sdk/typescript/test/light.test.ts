@@ -19,14 +19,23 @@ const count = defineNode({
     least: z.coerce.number().int().default(2),
     mode: z.enum(['words', 'letters']).optional(),
     token: z.string().optional(),
-    rows: z.array(z.object({ a: z.number() })).nullable().optional(),
+    rows: z
+      .array(z.object({ a: z.number() }))
+      .nullable()
+      .optional(),
   }),
   outputs: z.object({ words: z.number().meta({ title: 'Words' }) }),
   fields: { text: { type: 'textarea', isPrimary: true }, token: { type: 'ref', secretKind: 'API_TOKEN' } },
   run: ({ text, least }) => ({ words: text.split(/\s+/).filter((word) => word.length >= least).length }),
 });
 
-const open = defineNode({ nodeType: 'any.open', name: 'Open', inputs: null, outputs: z.object({ all: z.unknown() }), run: (input) => ({ all: input }) });
+const open = defineNode({
+  nodeType: 'any.open',
+  name: 'Open',
+  inputs: null,
+  outputs: z.object({ all: z.unknown() }),
+  run: (input) => ({ all: input }),
+});
 
 const dir = mkdtempSync(join(tmpdir(), 'assets-'));
 writeFileSync(join(dir, 'form.mjs'), 'export default {}');
@@ -37,7 +46,11 @@ const plugin = definePlugin({
   version: '0.1.0',
   label: 'Текст',
   nodes: [count, open],
-  ui: { assetsDir: dir, assets: { 'ui.form.go': { file: 'form.mjs' }, out: { file: '../escape.mjs' } }, forms: [{ id: 'go', label: 'Go', assetKey: 'ui.form.go' }] },
+  ui: {
+    assetsDir: dir,
+    assets: { 'ui.form.go': { file: 'form.mjs' }, out: { file: '../escape.mjs' } },
+    forms: [{ id: 'go', label: 'Go', assetKey: 'ui.form.go' }],
+  },
 });
 
 async function started(pmScript: Script = () => COMMITTED, env: Record<string, string> = {}) {
@@ -58,8 +71,16 @@ describe('publication', () => {
     const { pattern, data } = await pm.hears('manifest_request_v2');
     assert.equal(pattern, 'manifest_request_v2');
     assert.deepEqual(data, {
-      token: 'ingress', kind: 'plugin_manifest_request_v2', pluginId: 'text', publicationVersion: '0.1.0', label: 'Текст', description: '',
-      variables: [], staticAssets: [], executors: [{ nodeType: 'plugin.text.count' }, { nodeType: 'any.open' }], pull: { host: '127.0.0.1', port: running.port },
+      token: 'ingress',
+      kind: 'plugin_manifest_request_v2',
+      pluginId: 'text',
+      publicationVersion: '0.1.0',
+      label: 'Текст',
+      description: '',
+      variables: [],
+      staticAssets: [],
+      executors: [{ nodeType: 'plugin.text.count' }, { nodeType: 'any.open' }],
+      pull: { host: '127.0.0.1', port: running.port },
     });
     await end();
   });
@@ -81,7 +102,9 @@ describe('publication', () => {
   });
 
   it('stops after the tries that it is given', async () => {
-    const { pm, running, end } = await started(() => new RpcError('unavailable', 'no', true), { PLUGIN_MANAGER_MANIFEST_ON_INIT_MAX_ATTEMPTS: '2' });
+    const { pm, running, end } = await started(() => new RpcError('unavailable', 'no', true), {
+      PLUGIN_MANAGER_MANIFEST_ON_INIT_MAX_ATTEMPTS: '2',
+    });
     assert.equal(await running.published, undefined);
     assert.equal(pm.heard.length, 2);
     await end();
@@ -98,32 +121,65 @@ describe('publication', () => {
 describe('the batch pull', () => {
   it('answers items whose fields follow the schemas', async () => {
     const { running, end } = await started();
-    const { items } = await call(running.port, 'executor_batch_pull', { kind: 'executor_batch_pull_v2', token: 'ingress', nodeTypes: ['plugin.text.count'], cursor: null });
-    assert.deepEqual(items, [{
-      nodeType: 'plugin.text.count', name: 'Count words', description: 'Counts', pluginId: 'text', pluginLabel: 'Текст',
-      transport: { type: 'tcp', params: { host: '127.0.0.1', port: running.port } },
-      inputs: [
-        { name: 'text', type: 'textarea', label: 'Text', description: 'What to count', required: true, canBePort: true, isPort: true, isPrimary: true },
-        { name: 'least', type: 'number', label: 'least', default: 2, canBePort: true, isPort: false },
-        { name: 'mode', type: 'select', label: 'mode', options: ['words', 'letters'], canBePort: true, isPort: false },
-        { name: 'token', type: 'ref', label: 'token', static: true, secretKind: 'API_TOKEN' },
-        { name: 'rows', type: 'keyvalue', label: 'rows', canBePort: true, isPort: false },
-      ],
-      outputs: [{ name: 'words', type: 'number', label: 'Words' }],
-    }]);
+    const { items } = await call(running.port, 'executor_batch_pull', {
+      kind: 'executor_batch_pull_v2',
+      token: 'ingress',
+      nodeTypes: ['plugin.text.count'],
+      cursor: null,
+    });
+    assert.deepEqual(items, [
+      {
+        nodeType: 'plugin.text.count',
+        name: 'Count words',
+        description: 'Counts',
+        pluginId: 'text',
+        pluginLabel: 'Текст',
+        transport: { type: 'tcp', params: { host: '127.0.0.1', port: running.port } },
+        inputs: [
+          {
+            name: 'text',
+            type: 'textarea',
+            label: 'Text',
+            description: 'What to count',
+            required: true,
+            canBePort: true,
+            isPort: true,
+            isPrimary: true,
+          },
+          { name: 'least', type: 'number', label: 'least', default: 2, canBePort: true, isPort: false },
+          {
+            name: 'mode',
+            type: 'select',
+            label: 'mode',
+            options: ['words', 'letters'],
+            canBePort: true,
+            isPort: false,
+          },
+          { name: 'token', type: 'ref', label: 'token', static: true, secretKind: 'API_TOKEN' },
+          { name: 'rows', type: 'keyvalue', label: 'rows', canBePort: true, isPort: false },
+        ],
+        outputs: [{ name: 'words', type: 'number', label: 'Words' }],
+      },
+    ]);
     await end();
   });
 
   it('says null for an open input set, and all items when none is named', async () => {
     const { running, end } = await started();
     const { items } = await call(running.port, 'plugin.executor_batch_pull', { auth: { token: 'ingress' } });
-    assert.deepEqual(items.map((item: { inputs: unknown }) => item.inputs === null), [false, true]);
+    assert.deepEqual(
+      items.map((item: { inputs: unknown }) => item.inputs === null),
+      [false, true],
+    );
     await end();
   });
 
   it('is refused without the token, and nothing else is said', async () => {
     const { running, end } = await started();
-    await assert.rejects(call(running.port, 'executor_batch_pull', { token: 'wrong' }), { code: 'unauthorized', message: 'unauthorized' });
+    await assert.rejects(call(running.port, 'executor_batch_pull', { token: 'wrong' }), {
+      code: 'unauthorized',
+      message: 'unauthorized',
+    });
     await assert.rejects(call(running.port, 'executor_batch_pull', {}), { code: 'unauthorized' });
     await end();
   });
@@ -144,13 +200,16 @@ describe('a light node', () => {
     assert.equal(error.code, 'invalid_node_input');
     assert.equal(error.retryable, false);
     assert.match(error.message, /^input "text": .*; input "mode": /);
-    assert.deepEqual(error.details.faults.map((fault: { path: string }) => fault.path), ['$.inputs.text', '$.inputs.mode']);
+    assert.deepEqual(
+      error.details.faults.map((fault: { path: string }) => fault.path),
+      ['$.inputs.text', '$.inputs.mode'],
+    );
     await end();
   });
 
   it('with an open set gets every input unchanged', async () => {
     const { cp, running, end } = await started();
-    const inputs = { 'имя': [[]], n: '5', deep: { a: [null, { b: 1.5 }] } };
+    const inputs = { имя: [[]], n: '5', deep: { a: [null, { b: 1.5 }] } };
     await call(running.port, 'executor.task', task('any.open', inputs));
     assert.deepEqual((await cp.hears('step_result')).data.outputs.all, inputs);
     await end();
@@ -172,7 +231,10 @@ describe('a light node', () => {
   it('that a task names wrongly is refused', async () => {
     const { running, end } = await started();
     await assert.rejects(call(running.port, 'executor.task', task('nope')), { code: 'node_type_unknown' });
-    await assert.rejects(call(running.port, 'executor.task', { inputs: [] }), { code: 'invalid_request', message: /runId must be a string; executionId.*inputs must be an object/ });
+    await assert.rejects(call(running.port, 'executor.task', { inputs: [] }), {
+      code: 'invalid_request',
+      message: /runId must be a string; executionId.*inputs must be an object/,
+    });
     await end();
   });
 });
@@ -182,13 +244,27 @@ describe('health and assets', () => {
     const { pm, running, end } = await started(undefined, { PLUGIN_HEALTH_HTTP_PORT: '0' });
     const base = `http://127.0.0.1:${running.httpPort}`;
     const { data } = await pm.hears('manifest_request_v2');
-    assert.deepEqual(data.staticAssets[0], { key: 'ui.form.go', url: `${base}/assets/ui.form.go`, mediaType: 'application/javascript' });
+    assert.deepEqual(data.staticAssets[0], {
+      key: 'ui.form.go',
+      url: `${base}/assets/ui.form.go`,
+      mediaType: 'application/javascript',
+    });
     assert.deepEqual(data.ui, { forms: [{ id: 'go', label: 'Go', assetKey: 'ui.form.go' }] });
     const health = await fetch(`${base}/health`);
     assert.deepEqual([health.status, await health.json()], [200, { status: 'ok', pluginId: 'text', steps: 0 }]);
     const asset = await fetch(data.staticAssets[0].url as string);
-    assert.deepEqual([asset.headers.get('content-type'), await asset.text()], ['application/javascript; charset=utf-8', 'export default {}']);
-    for (const path of ['/assets/nope', '/assets/out', '/assets/secret.txt', '/assets/..%2fsecret.txt', '/assets/__proto__', '/']) {
+    assert.deepEqual(
+      [asset.headers.get('content-type'), await asset.text()],
+      ['application/javascript; charset=utf-8', 'export default {}'],
+    );
+    for (const path of [
+      '/assets/nope',
+      '/assets/out',
+      '/assets/secret.txt',
+      '/assets/..%2fsecret.txt',
+      '/assets/__proto__',
+      '/',
+    ]) {
       assert.equal((await fetch(base + path)).status, 404, path);
     }
     assert.equal((await fetch(base, { method: 'POST' })).status, 405);
@@ -203,18 +279,33 @@ describe('settings', () => {
     assert.equal(readSettings({ ...base, PORT: '1', EXECUTOR_TCP_PORT: '2', PLUGIN_TCP_PORT: '3' }).port, 3);
     assert.equal(readSettings({ ...base, PORT: '1', EXECUTOR_TCP_PORT: '2', PLUGIN_TCP_PORT: '' }).port, 2);
     assert.equal(readSettings(base, 9409).port, 9409);
-    assert.deepEqual(readSettings({ ...base, PORT: '1', PLUGIN_PULL_ADVERTISED_HOST: ' h ', PLUGIN_PULL_ADVERTISED_PORT: '' }).advertised, { host: 'h', port: 1 });
+    assert.deepEqual(
+      readSettings({ ...base, PORT: '1', PLUGIN_PULL_ADVERTISED_HOST: ' h ', PLUGIN_PULL_ADVERTISED_PORT: '' })
+        .advertised,
+      { host: 'h', port: 1 },
+    );
   });
 
   it('know the other name of the control plane host', () => {
     assert.equal(readSettings({ ...base, RUNTIME_ENGINE_TCP_HOST: 'a' }).controlPlane.host, 'a');
-    assert.equal(readSettings({ ...base, RUNTIME_ENGINE_TCP_HOST: 'a', CONTROL_PLANE_TCP_HOST: 'b' }).controlPlane.host, 'b');
+    assert.equal(
+      readSettings({ ...base, RUNTIME_ENGINE_TCP_HOST: 'a', CONTROL_PLANE_TCP_HOST: 'b' }).controlPlane.host,
+      'b',
+    );
   });
 
   it('name every fault at once, with variable and value', () => {
     assert.throws(
       () => readSettings({ PORT: 'x', PLUGIN_MAX_IN_FLIGHT: '-1', DISABLE_RUNTIME_STEP_ACK: 'maybe' }),
-      (error: SettingsError) => error.faults.length === 5 && ['PORT=x', 'PLUGIN_MAX_IN_FLIGHT=-1', 'maybe', 'PLUGIN_MANAGER_INGRESS_TOKEN', 'PLUGIN_CONTROL_PLANE_KEY'].every((word) => error.message.includes(word)),
+      (error: SettingsError) =>
+        error.faults.length === 5 &&
+        [
+          'PORT=x',
+          'PLUGIN_MAX_IN_FLIGHT=-1',
+          'maybe',
+          'PLUGIN_MANAGER_INGRESS_TOKEN',
+          'PLUGIN_CONTROL_PLANE_KEY',
+        ].every((word) => error.message.includes(word)),
     );
     assert.doesNotThrow(() => readSettings({ CONVEYOR_INSECURE_DEV: 'true' }));
   });

@@ -4,7 +4,15 @@ import { ClientProxyFactory, Transport } from '@nestjs/microservices';
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, it } from 'node:test';
 import { lastValueFrom } from 'rxjs';
-import { bootstrapPluginExecutorMicroservice, executorsFromClasses, FieldDecorator, Executor, loadHelpFromFile, PluginHostPorts, SettingsError } from '../src/index';
+import {
+  bootstrapPluginExecutorMicroservice,
+  executorsFromClasses,
+  FieldDecorator,
+  Executor,
+  loadHelpFromFile,
+  PluginHostPorts,
+  SettingsError,
+} from '../src/index';
 import { paramsOfDto } from '../src/nest/decorators';
 import { EchoInput, FixtureModule, seenRequests } from './fixtures';
 import { call, COMMITTED, Peer, pluginEnv, task } from './peers';
@@ -48,16 +56,33 @@ describe('a plugin on NestJS', () => {
   });
 
   it('answers the batch pull with items in the order of its classes', async () => {
-    const { items } = await call(port(), 'executor_batch_pull', { kind: 'executor_batch_pull_v2', token: 'ingress', pluginId: 'fixture', nodeTypes: [], cursor: null });
-    assert.deepEqual(items.map((item: { nodeType: string }) => item.nodeType), ['plugin.fixture.echo', 'data.open', 'plugin.fixture.greet', 'plugin.fixture.wait']);
+    const { items } = await call(port(), 'executor_batch_pull', {
+      kind: 'executor_batch_pull_v2',
+      token: 'ingress',
+      pluginId: 'fixture',
+      nodeTypes: [],
+      cursor: null,
+    });
+    assert.deepEqual(
+      items.map((item: { nodeType: string }) => item.nodeType),
+      ['plugin.fixture.echo', 'data.open', 'plugin.fixture.greet', 'plugin.fixture.wait'],
+    );
     assert.deepEqual(items[0], {
-      nodeType: 'plugin.fixture.echo', name: 'Echo', description: 'Echoes', help: '# Echo', pluginId: 'fixture', pluginLabel: 'Fixture',
+      nodeType: 'plugin.fixture.echo',
+      name: 'Echo',
+      description: 'Echoes',
+      help: '# Echo',
+      pluginId: 'fixture',
+      pluginLabel: 'Fixture',
       inputs: [
         { name: 'text', type: 'string', label: 'Text', isPrimary: true, canBePort: true, isPort: true, required: true },
         { name: 'times', type: 'number', label: 'Times', default: 1 },
         { name: 'rows', type: 'keyvalue', label: 'Rows' },
       ],
-      outputs: [{ name: 'text', type: 'string', label: 'Text' }, { name: 'seen', type: 'keyvalue', label: 'Seen' }],
+      outputs: [
+        { name: 'text', type: 'string', label: 'Text' },
+        { name: 'seen', type: 'keyvalue', label: 'Seen' },
+      ],
       transport: { type: 'tcp', params: { host: '127.0.0.1', port: port() } },
       tags: ['echo'],
       sectionPath: ['fixture'],
@@ -67,7 +92,10 @@ describe('a plugin on NestJS', () => {
 
   it('answers only for the wanted node types', async () => {
     const { items } = await call(port(), 'executor_batch_pull', { token: 'ingress', nodeTypes: ['data.open'] });
-    assert.deepEqual(items.map((item: { nodeType: string }) => item.nodeType), ['data.open']);
+    assert.deepEqual(
+      items.map((item: { nodeType: string }) => item.nodeType),
+      ['data.open'],
+    );
   });
 
   it('never shows the token to the batch source, which may log its request', () => {
@@ -76,7 +104,10 @@ describe('a plugin on NestJS', () => {
   });
 
   it('refuses a batch pull with a wrong token', async () => {
-    await assert.rejects(call(port(), 'executor_batch_pull', { token: 'no' }), { code: 'unauthorized', message: 'unauthorized' });
+    await assert.rejects(call(port(), 'executor_batch_pull', { token: 'no' }), {
+      code: 'unauthorized',
+      message: 'unauthorized',
+    });
   });
 
   it('gives execute(ctx, input) one DTO instance with all values unchanged, undecorated ones too', async () => {
@@ -102,7 +133,11 @@ describe('a plugin on NestJS', () => {
     const { status, error } = await result('plugin.fixture.echo', { token: '', times: '0' });
     assert.equal(status, 'error');
     assert.deepEqual([error.code, error.retryable], ['invalid_node_input', false]);
-    assert.deepEqual([...new Set(error.details.faults.map((fault: { path: string }) => fault.path))].sort(), ['$.inputs.text', '$.inputs.times', '$.inputs.token']);
+    assert.deepEqual([...new Set(error.details.faults.map((fault: { path: string }) => fault.path))].sort(), [
+      '$.inputs.text',
+      '$.inputs.times',
+      '$.inputs.token',
+    ]);
     assert.match(error.message, /input "token": token must be longer than or equal to 1 characters/);
   });
 
@@ -128,8 +163,14 @@ describe('a plugin on NestJS', () => {
   });
 
   it('takes tasks as events too, and from a real Nest client', async () => {
-    const client = ClientProxyFactory.create({ transport: Transport.TCP, options: { host: '127.0.0.1', port: port() } });
-    assert.deepEqual(await lastValueFrom(client.send({ cmd: 'executor.task' }, task('data.open', { via: 'request' }))), { delivered: true });
+    const client = ClientProxyFactory.create({
+      transport: Transport.TCP,
+      options: { host: '127.0.0.1', port: port() },
+    });
+    assert.deepEqual(
+      await lastValueFrom(client.send({ cmd: 'executor.task' }, task('data.open', { via: 'request' }))),
+      { delivered: true },
+    );
     await cp.hears('step_result');
     await lastValueFrom(client.emit('executor.task', task('data.open', { via: 'event' })), { defaultValue: undefined });
     assert.deepEqual((await cp.hears('step_result', 2)).data.outputs.seen, { via: 'event' });
@@ -145,7 +186,10 @@ describe('a plugin on NestJS', () => {
 
 describe('declarations', () => {
   it('belong to their own class and not to those that extend it', () => {
-    assert.deepEqual(paramsOfDto(EchoInput).map((param) => param.name), ['text', 'times', 'rows']);
+    assert.deepEqual(
+      paramsOfDto(EchoInput).map((param) => param.name),
+      ['text', 'times', 'rows'],
+    );
   });
 
   it('can be made by a function for any class', () => {

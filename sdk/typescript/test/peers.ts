@@ -121,4 +121,12 @@ export function pluginEnv(pm: Peer, cp: Peer, more: Record<string, string> = {})
 }
 
 /** plugin-manager's answer to a publication. */
-export const COMMITTED = { ok: true, status: 'committed', pluginId: 'p', publicationVersion: '1', publicationId: 'x', digest: 'd', warnings: [] };
+export const COMMITTED = {
+  ok: true,
+  status: 'committed',
+  pluginId: 'p',
+  publicationVersion: '1',
+  publicationId: 'x',
+  digest: 'd',
+  warnings: [],
+};

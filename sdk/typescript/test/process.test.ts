@@ -5,10 +5,15 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { call, COMMITTED, Peer, pluginEnv, task } from './peers';
 
-async function startFixture(more: Record<string, string> = {}): Promise<{ pm: Peer; cp: Peer; child: ChildProcess; port: number }> {
+async function startFixture(
+  more: Record<string, string> = {},
+): Promise<{ pm: Peer; cp: Peer; child: ChildProcess; port: number }> {
   const pm = await new Peer(() => COMMITTED).listen();
   const cp = await new Peer().listen();
-  const child = fork(join(__dirname, 'fixture-main.js'), { env: { PATH: process.env.PATH, ...pluginEnv(pm, cp, more) }, stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
+  const child = fork(join(__dirname, 'fixture-main.js'), {
+    env: { PATH: process.env.PATH, ...pluginEnv(pm, cp, more) },
+    stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+  });
   const { data } = await pm.hears('manifest_request_v2');
   return { pm, cp, child, port: data.pull.port };
 }
@@ -19,7 +24,8 @@ describe('a plugin process', () => {
     await call(port, 'executor.task', task('plugin.fixture.wait'));
     await cp.hears('step_ack');
     child.kill('SIGTERM');
-    const refused = async (): Promise<unknown> => call(port, 'executor.task', task('data.open')).then(refused, (error: unknown) => error);
+    const refused = async (): Promise<unknown> =>
+      call(port, 'executor.task', task('data.open')).then(refused, (error: unknown) => error);
     assert.match(String(await refused()), /the plugin is stopping/);
     assert.equal(cp.of('step_result').filter(({ data }) => data.nodeType === 'plugin.fixture.wait').length, 0);
     child.send('go on');
@@ -53,7 +59,10 @@ describe('a plugin process', () => {
   });
 
   it('without its keys ends with 1', async () => {
-    const child = fork(join(__dirname, 'fixture-main.js'), { env: { PATH: process.env.PATH }, stdio: ['ignore', 'ignore', 'ignore', 'ipc'] });
+    const child = fork(join(__dirname, 'fixture-main.js'), {
+      env: { PATH: process.env.PATH },
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    });
     assert.equal(((await once(child, 'exit')) as [number])[0], 1);
   });
 });

@@ -20,7 +20,10 @@ async function tap(target: () => number) {
   const news = new EventEmitter();
   const server = createServer((near) => {
     const far = connect(target(), '127.0.0.1');
-    for (const [from, to, mark] of [[near, far, '>'], [far, near, '<']] as const) {
+    for (const [from, to, mark] of [
+      [near, far, '>'],
+      [far, near, '<'],
+    ] as const) {
       const decoder = new FrameDecoder();
       from.on('data', (bytes) => {
         for (const json of decoder.push(bytes)) frames.push(`${mark} ${json.length}#${json}`);
@@ -63,13 +66,23 @@ const greet = defineNode({
 
 const demo = definePlugin({ id: 'demo', version: '0.1.0', label: 'Demo', description: 'For the docs', nodes: [greet] });
 
-const publicationReply = { ...COMMITTED, pluginId: 'demo', publicationVersion: '0.1.0', publicationId: '0193a5c0-6b0c-7a18-8a30-1d4e9f0a2b38', digest: 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855' };
-
-const report = (words: string): Script => (heard, count) => {
-  if (words === 'superseded' && heard.pattern.endsWith('step_result')) return new RpcError('superseded', 'a newer attempt of the step exists', false, { previousState: 'timed_out' });
-  if (heard.pattern.endsWith('step_result') && count === 1 && words === 'away') return new RpcError('engine_unavailable', 'the engine cannot be reached now; send the report again', true);
-  return { status: heard.pattern.endsWith('step_result') && count > 1 ? 'duplicate' : 'applied' };
+const publicationReply = {
+  ...COMMITTED,
+  pluginId: 'demo',
+  publicationVersion: '0.1.0',
+  publicationId: '0193a5c0-6b0c-7a18-8a30-1d4e9f0a2b38',
+  digest: 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855',
 };
+
+const report =
+  (words: string): Script =>
+  (heard, count) => {
+    if (words === 'superseded' && heard.pattern.endsWith('step_result'))
+      return new RpcError('superseded', 'a newer attempt of the step exists', false, { previousState: 'timed_out' });
+    if (heard.pattern.endsWith('step_result') && count === 1 && words === 'away')
+      return new RpcError('engine_unavailable', 'the engine cannot be reached now; send the report again', true);
+    return { status: heard.pattern.endsWith('step_result') && count > 1 ? 'duplicate' : 'applied' };
+  };
 
 /** All exchanges that the docs show, by name. */
 export async function record(): Promise<Record<string, Frames>> {
@@ -78,8 +91,15 @@ export async function record(): Promise<Record<string, Frames>> {
   const toPm = await tap(() => pm.port);
   const toCp = await tap(() => cp.port);
   const settings = readSettings({
-    CONVEYOR_BIND: '127.0.0.1', PLUGIN_TCP_PORT: '0', PLUGIN_PULL_ADVERTISED_HOST: '10.0.0.7', PLUGIN_PULL_ADVERTISED_PORT: '9420',
-    PLUGIN_MANAGER_RPC_PORT: String(toPm.port), PLUGIN_MANAGER_INGRESS_TOKEN: 'demo-plugin-ingress', RUNTIME_CONTROL_PLANE_TCP_PORT: String(toCp.port), PLUGIN_CONTROL_PLANE_KEY: 'demo-internal-key', PLUGIN_HEARTBEAT_MS: '1',
+    CONVEYOR_BIND: '127.0.0.1',
+    PLUGIN_TCP_PORT: '0',
+    PLUGIN_PULL_ADVERTISED_HOST: '10.0.0.7',
+    PLUGIN_PULL_ADVERTISED_PORT: '9420',
+    PLUGIN_MANAGER_RPC_PORT: String(toPm.port),
+    PLUGIN_MANAGER_INGRESS_TOKEN: 'demo-plugin-ingress',
+    RUNTIME_CONTROL_PLANE_TCP_PORT: String(toCp.port),
+    PLUGIN_CONTROL_PLANE_KEY: 'demo-internal-key',
+    PLUGIN_HEARTBEAT_MS: '1',
   });
   const running = await demo.start({ settings, log: silentLog });
   await running.published;
@@ -90,10 +110,28 @@ export async function record(): Promise<Record<string, Frames>> {
     await client.call(pattern, data, 5_000).catch(() => undefined);
     sent[name] = toPlugin.frames.splice(0);
   };
-  const pull = { kind: 'executor_batch_pull_v2', token: 'demo-plugin-ingress', pluginId: 'demo', publicationVersion: '0.1.0', nodeTypes: ['plugin.demo.greet'], cursor: null };
+  const pull = {
+    kind: 'executor_batch_pull_v2',
+    token: 'demo-plugin-ingress',
+    pluginId: 'demo',
+    publicationVersion: '0.1.0',
+    nodeTypes: ['plugin.demo.greet'],
+    cursor: null,
+  };
   const task = {
-    runId: RUN, executionId: STEP, nodeId: 'w-greet', nodePath: 'w-greet', nodeType: 'plugin.demo.greet', attempt: 1, inputs: { name: 'Ада' }, outputs: ['greeting'],
-    deadline: 1_796_050_800_000, workspaceId: 'default', userId: 'local', diagramId: '0193a5bf-0000-7000-8000-000000000001', traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
+    runId: RUN,
+    executionId: STEP,
+    nodeId: 'w-greet',
+    nodePath: 'w-greet',
+    nodeType: 'plugin.demo.greet',
+    attempt: 1,
+    inputs: { name: 'Ада' },
+    outputs: ['greeting'],
+    deadline: 1_796_050_800_000,
+    workspaceId: 'default',
+    userId: 'local',
+    diagramId: '0193a5bf-0000-7000-8000-000000000001',
+    traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
   };
   await ask('pull', 'executor_batch_pull', pull);
   await ask('unauthorized', 'executor_batch_pull', { ...pull, token: 'wrong' });
@@ -110,10 +148,16 @@ export async function record(): Promise<Record<string, Frames>> {
   await running.stop();
   await Promise.all([pm.close(), cp.close()]);
   for (const one of [toPm, toCp, toPlugin]) one.close();
-  return steady({ publication: toPm.frames, ...pick(sent, 'pull', 'unauthorized', 'unknown', 'task'), ...byReport(reports), failure: exchangeOf(failed, 'step_result') });
+  return steady({
+    publication: toPm.frames,
+    ...pick(sent, 'pull', 'unauthorized', 'unknown', 'task'),
+    ...byReport(reports),
+    failure: exchangeOf(failed, 'step_result'),
+  });
 }
 
-const pick = (all: Record<string, Frames>, ...names: string[]) => Object.fromEntries(names.map((name) => [name, all[name] ?? []]));
+const pick = (all: Record<string, Frames>, ...names: string[]) =>
+  Object.fromEntries(names.map((name) => [name, all[name] ?? []]));
 
 /** Request ids of the SDK's client: 21 hexadecimal digits. */
 const ID = /"id":"([0-9a-f]{21})"/;
@@ -122,11 +166,19 @@ const idOf = (frame: string) => ID.exec(frame)?.[1];
 /** The requests under a pattern, each followed by its answer. */
 function exchangeOf(frames: Frames, word: string): Frames {
   const asked = frames.filter((frame) => frame.startsWith('>') && frame.includes(`${word}","data"`));
-  return asked.flatMap((frame) => [frame, ...frames.filter((other) => other.startsWith('<') && idOf(other) === idOf(frame))]);
+  return asked.flatMap((frame) => [
+    frame,
+    ...frames.filter((other) => other.startsWith('<') && idOf(other) === idOf(frame)),
+  ]);
 }
 
 function byReport(frames: Frames): Record<string, Frames> {
-  return { ack: exchangeOf(frames, 'step_ack'), heartbeat: exchangeOf(frames, 'step_heartbeat').slice(0, 2), partial: exchangeOf(frames, 'step_partial'), result: exchangeOf(frames, 'step_result') };
+  return {
+    ack: exchangeOf(frames, 'step_ack'),
+    heartbeat: exchangeOf(frames, 'step_heartbeat').slice(0, 2),
+    partial: exchangeOf(frames, 'step_partial'),
+    result: exchangeOf(frames, 'step_result'),
+  };
 }
 
 /** Replaces request ids and times by fixed ones of the same length. */
@@ -137,6 +189,8 @@ function steady(all: Record<string, Frames>): Record<string, Frames> {
     return ids.get(id) ?? id;
   };
   const fix = (frame: string) =>
-    frame.replace(ID, (_, id: string) => `"id":"${fixedId(id)}"`).replace(/"startedAt":"[^"]{24}"/, '"startedAt":"2026-11-30T15:00:00.000Z"');
+    frame
+      .replace(ID, (_, id: string) => `"id":"${fixedId(id)}"`)
+      .replace(/"startedAt":"[^"]{24}"/, '"startedAt":"2026-11-30T15:00:00.000Z"');
   return Object.fromEntries(Object.entries(all).map(([name, frames]) => [name, frames.map(fix)]));
 }

@@ -11,7 +11,15 @@ import { HANG_UP, Peer, SILENCE, task, type Script } from './peers';
 /** Steps whose reports go to a scripted control plane. */
 async function between(work: StepWork, script?: Script, more: Partial<StepsOptions> = {}) {
   const cp = await new Peer(script).listen();
-  const reporter = new Reporter({ host: '127.0.0.1', port: cp.port, key: 'cp-key', log: silentLog, firstPauseMs: 1, longestPauseMs: 2, answerTimeoutMs: 500 });
+  const reporter = new Reporter({
+    host: '127.0.0.1',
+    port: cp.port,
+    key: 'cp-key',
+    log: silentLog,
+    firstPauseMs: 1,
+    longestPauseMs: 2,
+    answerTimeoutMs: 500,
+  });
   const steps = new Steps({
     find: (nodeType) => (nodeType === 'n' ? work : undefined),
     reporter,
@@ -49,12 +57,24 @@ describe('a task', () => {
     const ack = await cp.hears('step_ack');
     assert.equal(ack.pattern, 'plugin.executor.step_ack');
     const { startedAt, ...told } = ack.data;
-    assert.deepEqual(told, { key: 'cp-key', executionId: sent.executionId, runId: sent.runId, nodeId: 'w-1', nodeType: 'n' });
+    assert.deepEqual(told, {
+      key: 'cp-key',
+      executionId: sent.executionId,
+      runId: sent.runId,
+      nodeId: 'w-1',
+      nodeType: 'n',
+    });
     assert.match(startedAt, /^\d{4}-\d\d-\d\dT/);
     open();
     const result = await cp.hears('step_result');
     assert.deepEqual(result.data, {
-      key: 'cp-key', executionId: sent.executionId, runId: sent.runId, nodeId: 'w-1', nodeType: 'n', status: 'ok', outputs: { text: 'Ю😀' },
+      key: 'cp-key',
+      executionId: sent.executionId,
+      runId: sent.runId,
+      nodeId: 'w-1',
+      nodeType: 'n',
+      status: 'ok',
+      outputs: { text: 'Ю😀' },
     });
     await end();
   });
@@ -72,7 +92,10 @@ describe('a task', () => {
 
   it('for an unknown node type is refused with the remedy', async () => {
     const { steps, end } = await between(() => ({}));
-    assert.throws(() => steps.take(task('other')), (error: RpcError) => error.code === 'node_type_unknown' && !error.retryable);
+    assert.throws(
+      () => steps.take(task('other')),
+      (error: RpcError) => error.code === 'node_type_unknown' && !error.retryable,
+    );
     await end();
   });
 
@@ -114,7 +137,8 @@ describe('a result', () => {
   });
 
   it('is sent again when its answer is lost', async () => {
-    const script: Script = (heard, count) => (heard.pattern.endsWith('step_result') && count === 1 ? SILENCE : { status: 'duplicate' });
+    const script: Script = (heard, count) =>
+      heard.pattern.endsWith('step_result') && count === 1 ? SILENCE : { status: 'duplicate' };
     const { cp, steps, end } = await between(() => ({ n: 1 }), script);
     steps.take(task('n'));
     await cp.hears('step_result', 2);
@@ -122,20 +146,44 @@ describe('a result', () => {
   });
 
   it('that is too large becomes the failure that says so', async () => {
-    const script: Script = (heard) => (heard.data.status === 'ok' ? new RpcError('payload_too_large', 'limit 10 bytes') : { status: 'applied' });
+    const script: Script = (heard) =>
+      heard.data.status === 'ok' ? new RpcError('payload_too_large', 'limit 10 bytes') : { status: 'applied' };
     const { cp, steps, end } = await between(() => ({ big: 'x' }), script);
     steps.take(task('n'));
     const { data } = await cp.hears('step_result', 2);
-    assert.deepEqual([data.status, data.error], ['error', { code: 'payload_too_large', message: 'limit 10 bytes', retryable: false }]);
+    assert.deepEqual(
+      [data.status, data.error],
+      ['error', { code: 'payload_too_large', message: 'limit 10 bytes', retryable: false }],
+    );
     await end();
   });
 
   for (const [name, work, error] of [
     ['of a thrown error is its message', () => Promise.reject(new Error('HTTP 503')), { message: 'HTTP 503' }],
-    ['of a synchronous throw is its message', () => { throw new Error('no'); }, { message: 'no' }],
+    [
+      'of a synchronous throw is its message',
+      () => {
+        throw new Error('no');
+      },
+      { message: 'no' },
+    ],
     ['of a thrown text is the text', () => Promise.reject('plain'), { message: 'plain' }],
-    ['of a StepFailure has its code', () => { throw new StepFailure('later', { code: 'busy', retryable: true, details: { a: 1 } }); }, { message: 'later', code: 'busy', retryable: true, details: { a: 1 } }],
-    ['that is no object is a failure', () => 5, { message: 'the node must return an object keyed by output name, not a number', code: 'step_failed', retryable: false }],
+    [
+      'of a StepFailure has its code',
+      () => {
+        throw new StepFailure('later', { code: 'busy', retryable: true, details: { a: 1 } });
+      },
+      { message: 'later', code: 'busy', retryable: true, details: { a: 1 } },
+    ],
+    [
+      'that is no object is a failure',
+      () => 5,
+      {
+        message: 'the node must return an object keyed by output name, not a number',
+        code: 'step_failed',
+        retryable: false,
+      },
+    ],
   ] as [string, StepWork, object][]) {
     it(name, async () => {
       const { cp, steps, end } = await between(work);
@@ -180,7 +228,13 @@ describe('long work', () => {
     open();
     await end();
     assert.deepEqual(cp.of('step_heartbeat')[2]?.data, {
-      key: 'cp-key', executionId: sent.executionId, runId: sent.runId, nodeId: 'w-1', nodeType: 'n', progress: 0.25, message: 'reading',
+      key: 'cp-key',
+      executionId: sent.executionId,
+      runId: sent.runId,
+      nodeId: 'w-1',
+      nodeType: 'n',
+      progress: 0.25,
+      message: 'reading',
     });
   });
 
@@ -197,7 +251,10 @@ describe('long work', () => {
   });
 
   it('is cancelled when a heartbeat is answered with superseded', async () => {
-    const script: Script = (heard) => (heard.pattern.endsWith('step_heartbeat') ? new RpcError('superseded', 'a newer attempt exists') : { status: 'applied' });
+    const script: Script = (heard) =>
+      heard.pattern.endsWith('step_heartbeat')
+        ? new RpcError('superseded', 'a newer attempt exists')
+        : { status: 'applied' };
     const { cp, steps, end } = await between(
       async (context) => {
         await once(context.signal, 'abort');
@@ -213,7 +270,8 @@ describe('long work', () => {
   });
 
   it('that does not heed its signal is not waited for', async () => {
-    const script: Script = (heard) => (heard.pattern.endsWith('step_ack') ? new RpcError('run_terminal', 'the run has ended') : { status: 'applied' });
+    const script: Script = (heard) =>
+      heard.pattern.endsWith('step_ack') ? new RpcError('run_terminal', 'the run has ended') : { status: 'applied' };
     const { cp, steps, end } = await between(() => new Promise(() => undefined), script, { cancelGraceMs: 1 });
     steps.take(task('n'));
     assert.equal((await cp.hears('step_result')).data.error.code, 'superseded');
@@ -228,7 +286,13 @@ describe('long work', () => {
     });
     steps.take(task('n'));
     await end();
-    assert.deepEqual(cp.of('step_partial').map(({ data }) => [data.sequence, data.outputs]), [[1, { text: 'a' }], [2, { text: 'ab' }]]);
+    assert.deepEqual(
+      cp.of('step_partial').map(({ data }) => [data.sequence, data.outputs]),
+      [
+        [1, { text: 'a' }],
+        [2, { text: 'ab' }],
+      ],
+    );
   });
 
   it('is given up when the time to stop is over', async () => {

@@ -47,7 +47,10 @@ class Handlers {
 
   @MessagePattern('obs.err')
   failingStream(): unknown {
-    return concat(of(1, 2), throwError(() => new RpcException('mid')));
+    return concat(
+      of(1, 2),
+      throwError(() => new RpcException('mid')),
+    );
   }
 
   @MessagePattern('undef')
@@ -85,14 +88,21 @@ describe('the wire of NestJS, byte for byte, on the listener of a plugin', () =>
   let server: PluginTcpServer;
 
   before(async () => {
-    server = new PluginTcpServer({ host: '127.0.0.1', port: () => 0, log: silentLog, beforeClose: () => Promise.resolve() });
+    server = new PluginTcpServer({
+      host: '127.0.0.1',
+      port: () => 0,
+      log: silentLog,
+      beforeClose: () => Promise.resolve(),
+    });
     app = await NestFactory.createMicroservice(VectorsModule, { strategy: server, logger: false });
     await app.listen();
   });
 
   after(() => app.close());
 
-  const { vectors } = JSON.parse(readFileSync(join(process.cwd(), '../../crates/wire/tests/data/nest-tcp-vectors.json'), 'utf8')) as { vectors: Vector[] };
+  const { vectors } = JSON.parse(
+    readFileSync(join(process.cwd(), '../../crates/wire/tests/data/nest-tcp-vectors.json'), 'utf8'),
+  ) as { vectors: Vector[] };
   for (const vector of vectors) {
     it(vector.name, async () => {
       const socket = connect({ port: server.port, host: '127.0.0.1', noDelay: true });

@@ -10,7 +10,8 @@ import { patternName } from '../src/core/pattern';
 import { WireServer } from '../src/core/server';
 import { HANG_UP, Peer, SILENCE } from './peers';
 
-const decodeAll = (decoder: FrameDecoder, ...pieces: (string | Buffer)[]) => pieces.flatMap((piece) => [...decoder.push(Buffer.from(piece as string))]);
+const decodeAll = (decoder: FrameDecoder, ...pieces: (string | Buffer)[]) =>
+  pieces.flatMap((piece) => [...decoder.push(Buffer.from(piece as string))]);
 
 describe('frames', () => {
   it('count their length in UTF-16 units, not bytes and not characters', () => {
@@ -22,9 +23,15 @@ describe('frames', () => {
   it('are found however the bytes are cut', () => {
     const bytes = Buffer.from(`${encodeFrame('{"a":"Ж😀"}')}${encodeFrame('[]')}`);
     for (let cut = 0; cut <= bytes.length; cut += 1) {
-      assert.deepEqual(decodeAll(new FrameDecoder(), bytes.subarray(0, cut), bytes.subarray(cut)), ['{"a":"Ж😀"}', '[]']);
+      assert.deepEqual(decodeAll(new FrameDecoder(), bytes.subarray(0, cut), bytes.subarray(cut)), [
+        '{"a":"Ж😀"}',
+        '[]',
+      ]);
     }
-    assert.deepEqual(decodeAll(new FrameDecoder(), ...[...bytes].map((byte) => Buffer.from([byte]))), ['{"a":"Ж😀"}', '[]']);
+    assert.deepEqual(decodeAll(new FrameDecoder(), ...[...bytes].map((byte) => Buffer.from([byte]))), [
+      '{"a":"Ж😀"}',
+      '[]',
+    ]);
   });
 
   it('may have white space between them', () => {
@@ -37,7 +44,11 @@ describe('frames', () => {
     for (const header of ['abc#{}', '#{}', '-5#{}', '0x28#{}', '12345678901', 'GET / HTTP/1.1']) {
       assert.throws(() => decodeAll(new FrameDecoder(), header), FrameError, header);
     }
-    assert.throws(() => decodeAll(new FrameDecoder(100), '101#'), (error: FrameError) => error.code === 'payload_too_large' && error.message.includes('101') && error.message.includes('100'));
+    assert.throws(
+      () => decodeAll(new FrameDecoder(100), '101#'),
+      (error: FrameError) =>
+        error.code === 'payload_too_large' && error.message.includes('101') && error.message.includes('100'),
+    );
   });
 
   it('with their patterns match in every spelling', () => {
@@ -49,7 +60,13 @@ describe('frames', () => {
 });
 
 describe('the listener', () => {
-  const echo = () => new WireServer((packet, reply) => (reply({ response: packet.data, isDisposed: true }), true), { log: silentLog, maxFrame: 1000, frameTimeoutMs: 20, maxConnections: 2 });
+  const echo = () =>
+    new WireServer((packet, reply) => (reply({ response: packet.data, isDisposed: true }), true), {
+      log: silentLog,
+      maxFrame: 1000,
+      frameTimeoutMs: 20,
+      maxConnections: 2,
+    });
   const exchange = async (server: WireServer, text: string) => {
     const socket = connect(await server.listen(0, '127.0.0.1'), '127.0.0.1');
     let got = '';
@@ -62,7 +79,10 @@ describe('the listener', () => {
 
   it('answers the good frames before a bad one, says why it refuses, and closes', async () => {
     const got = await exchange(echo(), '36#{"pattern":"echo","data":1,"id":"a"}abc#');
-    assert.match(got, /^41#{"response":1,"isDisposed":true,"id":"a"}\d+#{"err":{"status":"error","code":"invalid_request"/);
+    assert.match(
+      got,
+      /^41#{"response":1,"isDisposed":true,"id":"a"}\d+#{"err":{"status":"error","code":"invalid_request"/,
+    );
   });
 
   it('refuses a frame beyond the limit by its header', async () => {
@@ -78,7 +98,10 @@ describe('the listener', () => {
     const socket = connect(await server.listen(0, '127.0.0.1'), '127.0.0.1');
     socket.write('27#{"pattern":"nope","data":1}36#{"pattern":"nope","data":1,"id":"1"}');
     const [bytes] = (await once(socket, 'data')) as [Buffer];
-    assert.equal(String(bytes), '103#{"id":"1","status":"error","err":"There is no matching message handler defined in the remote service."}');
+    assert.equal(
+      String(bytes),
+      '103#{"id":"1","status":"error","err":"There is no matching message handler defined in the remote service."}',
+    );
     socket.destroy();
     await server.close();
   });

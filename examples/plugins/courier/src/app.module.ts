@@ -17,7 +17,12 @@ import { getCourierExecutors } from './executors.index';
 import { CourierBatchSource, CourierManifestBuilder } from './publication';
 
 @Module({
-  imports: [PluginPublicationTcpHostModule.forRoot(CourierBatchSource, { manifestOnInit: true, manifestBuilder: CourierManifestBuilder })],
+  imports: [
+    PluginPublicationTcpHostModule.forRoot(CourierBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: CourierManifestBuilder,
+    }),
+  ],
   controllers: [ExecutorTaskTcpController],
   providers: [
     TcpControlPlaneOutputRouter,

@@ -17,7 +17,12 @@ import { getExampleExecutors } from './executors.index';
 import { ExampleBatchSource, ExampleManifestBuilder } from './publication';
 
 @Module({
-  imports: [PluginPublicationTcpHostModule.forRoot(ExampleBatchSource, { manifestOnInit: true, manifestBuilder: ExampleManifestBuilder })],
+  imports: [
+    PluginPublicationTcpHostModule.forRoot(ExampleBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: ExampleManifestBuilder,
+    }),
+  ],
   controllers: [ExecutorTaskTcpController],
   providers: [
     TcpControlPlaneOutputRouter,

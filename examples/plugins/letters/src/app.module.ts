@@ -17,7 +17,12 @@ import { getLettersExecutors } from './executors.index';
 import { LettersBatchSource, LettersManifestBuilder } from './publication';
 
 @Module({
-  imports: [PluginPublicationTcpHostModule.forRoot(LettersBatchSource, { manifestOnInit: true, manifestBuilder: LettersManifestBuilder })],
+  imports: [
+    PluginPublicationTcpHostModule.forRoot(LettersBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: LettersManifestBuilder,
+    }),
+  ],
   controllers: [ExecutorTaskTcpController],
   providers: [
     TcpControlPlaneOutputRouter,

@@ -1,8 +1,12 @@
 /** Where the platform reaches this plugin. */
 export function pullEndpoint(): { host: string; port: number } {
-  const { PLUGIN_TCP_PORT, EXECUTOR_TCP_PORT, PORT, PLUGIN_PULL_ADVERTISED_HOST, PLUGIN_PULL_ADVERTISED_PORT } = process.env;
+  const { PLUGIN_TCP_PORT, EXECUTOR_TCP_PORT, PORT, PLUGIN_PULL_ADVERTISED_HOST, PLUGIN_PULL_ADVERTISED_PORT } =
+    process.env;
   const listenPort = PLUGIN_TCP_PORT ?? EXECUTOR_TCP_PORT ?? PORT ?? '9422';
-  return { host: PLUGIN_PULL_ADVERTISED_HOST?.trim() ?? '127.0.0.1', port: Number(PLUGIN_PULL_ADVERTISED_PORT || listenPort) };
+  return {
+    host: PLUGIN_PULL_ADVERTISED_HOST?.trim() ?? '127.0.0.1',
+    port: Number(PLUGIN_PULL_ADVERTISED_PORT || listenPort),
+  };
 }
 
 /** The same as every executor's transport. */

@@ -22,7 +22,10 @@ import { VARIABLES } from './variables';
 
 @Module({
   imports: [
-    PluginPublicationTcpHostModule.forRoot(ResearchBatchSource, { manifestOnInit: true, manifestBuilder: ResearchManifestBuilder }),
+    PluginPublicationTcpHostModule.forRoot(ResearchBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: ResearchManifestBuilder,
+    }),
     PluginAssetHttpModule.forRoot({ assetsDir: join(__dirname, 'ui'), assets: assetEntries() }),
   ],
   controllers: [ExecutorTaskTcpController],

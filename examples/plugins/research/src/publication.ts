@@ -38,7 +38,9 @@ export class ResearchManifestBuilder implements PluginManifestOnInitBuilder {
       ...(assets.length > 0 ? { ui: uiForms() } : {}),
       executors: getResearchExecutors().map(({ nodeType }) => ({
         nodeType,
-        ...(assets.length > 0 && nodeType === 'plugin.research.survey' ? { requiredTemplateKeys: [UI_KEYS.surveyWidget] } : {}),
+        ...(assets.length > 0 && nodeType === 'plugin.research.survey'
+          ? { requiredTemplateKeys: [UI_KEYS.surveyWidget] }
+          : {}),
       })),
       pull: pullEndpoint(),
     };

@@ -16,10 +16,24 @@ export function staticAssets(): PluginManifestRequestV2['staticAssets'] {
   const port = process.env.PLUGIN_HEALTH_HTTP_PORT;
   if (!port) return [];
   const host = process.env.PLUGIN_PULL_ADVERTISED_HOST?.trim() ?? '127.0.0.1';
-  return Object.values(UI_KEYS).map((key) => ({ key, url: `http://${host}:${port}/assets/${key}`, mediaType: 'application/javascript' }));
+  return Object.values(UI_KEYS).map((key) => ({
+    key,
+    url: `http://${host}:${port}/assets/${key}`,
+    mediaType: 'application/javascript',
+  }));
 }
 
 /** Forms on those bundles. */
 export function uiForms(): NonNullable<PluginManifestRequestV2['ui']> {
-  return { forms: [{ id: 'ask', label: 'Ask', description: 'Asks a question and shows the answer', assetKey: UI_KEYS.askForm, icon: 'i-lucide-search' }] };
+  return {
+    forms: [
+      {
+        id: 'ask',
+        label: 'Ask',
+        description: 'Asks a question and shows the answer',
+        assetKey: UI_KEYS.askForm,
+        icon: 'i-lucide-search',
+      },
+    ],
+  };
 }

@@ -14,7 +14,14 @@ export default {
     };
     return () =>
       h('form', { onSubmit: submit }, [
-        h('label', ['Question ', h('input', { value: question.value, required: true, onInput: (event) => (question.value = event.target.value) })]),
+        h('label', [
+          'Question ',
+          h('input', {
+            value: question.value,
+            required: true,
+            onInput: (event) => (question.value = event.target.value),
+          }),
+        ]),
         h('button', { type: 'submit', disabled: host.isSubmitting }, 'Ask'),
         h('output', { 'aria-live': 'polite' }, answer.value),
       ]);

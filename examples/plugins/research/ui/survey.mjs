@@ -10,7 +10,12 @@ export default {
     return () =>
       h('label', [
         'Milliseconds for one source ',
-        h('input', { type: 'number', min: 0, value: value(), onChange: (event) => host.setConfig('pauseMs', Number(event.target.value)) }),
+        h('input', {
+          type: 'number',
+          min: 0,
+          value: value(),
+          onChange: (event) => host.setConfig('pauseMs', Number(event.target.value)),
+        }),
       ]);
   },
 };

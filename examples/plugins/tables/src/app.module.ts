@@ -17,7 +17,12 @@ import { getTablesExecutors } from './executors.index';
 import { TablesBatchSource, TablesManifestBuilder } from './publication';
 
 @Module({
-  imports: [PluginPublicationTcpHostModule.forRoot(TablesBatchSource, { manifestOnInit: true, manifestBuilder: TablesManifestBuilder })],
+  imports: [
+    PluginPublicationTcpHostModule.forRoot(TablesBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: TablesManifestBuilder,
+    }),
+  ],
   controllers: [ExecutorTaskTcpController],
   providers: [
     TcpControlPlaneOutputRouter,

@@ -38,8 +38,11 @@ export function toRecords(rows: string[][]): Record<string, string>[] {
 export function toCsv(records: Record<string, unknown>[], separator = ','): string {
   const names = [...new Set(records.flatMap((record) => Object.keys(record)))];
   const cell = (value: unknown) => {
-    const text = value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
+    const text =
+      value === null || value === undefined ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value);
     return text.includes(separator) || /["\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   };
-  return [names, ...records.map((record) => names.map((name) => record[name]))].map((row) => `${row.map(cell).join(separator)}\n`).join('');
+  return [names, ...records.map((record) => names.map((name) => record[name]))]
+    .map((row) => `${row.map(cell).join(separator)}\n`)
+    .join('');
 }

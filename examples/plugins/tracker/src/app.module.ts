@@ -18,7 +18,12 @@ import { IssueStore } from './issues/issue.store';
 import { TrackerBatchSource, TrackerManifestBuilder } from './publication';
 
 @Module({
-  imports: [PluginPublicationTcpHostModule.forRoot(TrackerBatchSource, { manifestOnInit: true, manifestBuilder: TrackerManifestBuilder })],
+  imports: [
+    PluginPublicationTcpHostModule.forRoot(TrackerBatchSource, {
+      manifestOnInit: true,
+      manifestBuilder: TrackerManifestBuilder,
+    }),
+  ],
   controllers: [ExecutorTaskTcpController],
   providers: [
     IssueStore,

@@ -18,7 +18,16 @@ export function WithConnection(): ClassDecorator {
       IsString()(target, field);
       MinLength(1)(target, field);
     }
-    FieldDecorator({ type: 'string', label: 'URL', description: 'Address of the tracker', required: true, static: true })(target, 'baseUrl');
-    FieldDecorator({ type: 'ref', label: 'API key', required: true, static: true, secretKind: 'API_TOKEN' })(target, 'apiKey');
+    FieldDecorator({
+      type: 'string',
+      label: 'URL',
+      description: 'Address of the tracker',
+      required: true,
+      static: true,
+    })(target, 'baseUrl');
+    FieldDecorator({ type: 'ref', label: 'API key', required: true, static: true, secretKind: 'API_TOKEN' })(
+      target,
+      'apiKey',
+    );
   };
 }

@@ -50,7 +50,10 @@ export class WireClient {
     const id = this.nextId();
     const json = JSON.stringify({ pattern, data, id });
     if (json.length > this.maxFrame) {
-      throw new RpcError('payload_too_large', `the message has ${json.length} UTF-16 units, the limit is ${this.maxFrame} (CONVEYOR_MAX_FRAME_BYTES)`);
+      throw new RpcError(
+        'payload_too_large',
+        `the message has ${json.length} UTF-16 units, the limit is ${this.maxFrame} (CONVEYOR_MAX_FRAME_BYTES)`,
+      );
     }
     if (!this.line?.usable) this.line = new Line(this.options, this.address, this.maxFrame);
     const line = this.line;
@@ -101,7 +104,10 @@ class Line {
   ) {
     this.decoder = new FrameDecoder(maxFrame);
     this.socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS });
-    const timer = setTimeout(() => this.socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)), connectTimeoutMs);
+    const timer = setTimeout(
+      () => this.socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)),
+      connectTimeoutMs,
+    );
     this.socket.once('connect', () => clearTimeout(timer));
     this.socket.on('data', (bytes: Buffer) => this.receive(bytes));
     this.socket.on('error', (error) => (this.reason = error.message));

@@ -92,7 +92,10 @@ export class FrameDecoder {
     }
     const length = Number(header);
     if (length > this.maxFrame) {
-      throw new FrameError('payload_too_large', `the frame has ${length} UTF-16 units, the limit is ${this.maxFrame} (CONVEYOR_MAX_FRAME_BYTES)`);
+      throw new FrameError(
+        'payload_too_large',
+        `the frame has ${length} UTF-16 units, the limit is ${this.maxFrame} (CONVEYOR_MAX_FRAME_BYTES)`,
+      );
     }
     this.hold(text.slice(end + 1));
     return length;

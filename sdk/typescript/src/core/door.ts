@@ -1,7 +1,11 @@
 import { sameSecret, takeToken } from './credentials.js';
 import { messageOf, RpcError } from './errors.js';
 import type { PluginLog } from './log.js';
-import { itemsWithBoundPort, type PluginExecutorPullBatchRequest, type PluginExecutorPullBatchResponse } from './manifest.js';
+import {
+  itemsWithBoundPort,
+  type PluginExecutorPullBatchRequest,
+  type PluginExecutorPullBatchResponse,
+} from './manifest.js';
 import { BATCH_PULL_PATTERNS, patternName, TASK_PATTERNS } from './pattern.js';
 import type { PacketHandler } from './server.js';
 import type { Steps } from './steps.js';
@@ -13,7 +17,11 @@ import { readTask } from './task.js';
  *
  * @throws {RpcError} `unauthorized`; nothing else is said.
  */
-export function authorizePull(data: unknown, token: string | undefined, log: PluginLog): PluginExecutorPullBatchRequest {
+export function authorizePull(
+  data: unknown,
+  token: string | undefined,
+  log: PluginLog,
+): PluginExecutorPullBatchRequest {
   const { token: presented, rest } = takeToken(data);
   if (token !== undefined && (presented === undefined || !sameSecret(presented, token))) {
     log.warn('plugin_batch_pull_unauthorized', 'a batch pull with a wrong token was refused');
@@ -44,7 +52,9 @@ export function door(options: DoorOptions): PacketHandler {
     if (TASK_PATTERNS.includes(name)) return steps.take(readTask(data));
     const request = authorizePull(data, options.token, log);
     const response = itemsWithBoundPort(options.buildBatch(request), options.port());
-    log.info('plugin_batch_pulled', '[registration] executor batch pull <- plugin-manager', { items: response.items.length });
+    log.info('plugin_batch_pulled', '[registration] executor batch pull <- plugin-manager', {
+      items: response.items.length,
+    });
     return response;
   };
   return (packet, reply) => {

@@ -19,7 +19,10 @@ export class StepFailure extends Error {
   readonly retryable: boolean | undefined;
   readonly details: unknown;
 
-  constructor(message: string, options: { code?: string; retryable?: boolean; details?: unknown; cause?: unknown } = {}) {
+  constructor(
+    message: string,
+    options: { code?: string; retryable?: boolean; details?: unknown; cause?: unknown } = {},
+  ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = options.code;
     this.retryable = options.retryable;

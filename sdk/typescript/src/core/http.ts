@@ -36,7 +36,10 @@ export class PluginHttp {
   constructor(private readonly options: PluginHttpOptions) {
     this.server = createServer({ requestTimeout: 10_000, headersTimeout: 10_000 }, (request, response) => {
       this.answer(request, response).catch((error: unknown) => {
-        this.options.log.warn('plugin_http_failed', 'an HTTP request failed', { path: request.url, reason: String(error) });
+        this.options.log.warn('plugin_http_failed', 'an HTTP request failed', {
+          path: request.url,
+          reason: String(error),
+        });
         response.destroy();
       });
     });
@@ -63,7 +66,13 @@ export class PluginHttp {
 
   private async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const path = new URL(request.url ?? '/', 'http://plugin').pathname;
-    if (request.method !== 'GET' && request.method !== 'HEAD') return sendJson(response, 405, { error: { code: 'method_not_allowed', message: 'use GET' } }, { allow: 'GET, HEAD' });
+    if (request.method !== 'GET' && request.method !== 'HEAD')
+      return sendJson(
+        response,
+        405,
+        { error: { code: 'method_not_allowed', message: 'use GET' } },
+        { allow: 'GET, HEAD' },
+      );
     if (path === '/health') {
       const { ok, ...facts } = this.options.health();
       return sendJson(response, ok ? 200 : 503, { status: ok ? 'ok' : 'stopping', ...facts });

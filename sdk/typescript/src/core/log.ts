@@ -12,9 +12,11 @@ export interface PluginLog {
 /** Writes one JSON object a line to stderr; debug lines only with `LOG_LEVEL=debug`. */
 export function jsonLog(env: NodeJS.ProcessEnv = process.env): PluginLog {
   const verbose = env.LOG_LEVEL?.trim().toLowerCase() === 'debug';
-  const write = (level: string) => (event: string, message: string, fields: LogFields = {}) => {
-    process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), level, event, message, ...fields })}\n`);
-  };
+  const write =
+    (level: string) =>
+    (event: string, message: string, fields: LogFields = {}) => {
+      process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), level, event, message, ...fields })}\n`);
+    };
   return {
     debug: verbose ? write('debug') : () => undefined,
     info: write('info'),

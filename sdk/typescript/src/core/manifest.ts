@@ -121,15 +121,22 @@ export function withBoundPorts(manifest: PluginManifestRequestV2, bound: BoundPo
   return {
     ...manifest,
     pull: { ...manifest.pull, port: manifest.pull.port || bound.tcp },
-    staticAssets: manifest.staticAssets.map((asset) => (http === undefined ? asset : { ...asset, url: asset.url.replace(/^(https?:\/\/[^/]+):0(?=\/|$)/, `$1:${http}`) })),
+    staticAssets: manifest.staticAssets.map((asset) =>
+      http === undefined ? asset : { ...asset, url: asset.url.replace(/^(https?:\/\/[^/]+):0(?=\/|$)/, `$1:${http}`) },
+    ),
   };
 }
 
 /** The same for the transports of a batch. */
-export function itemsWithBoundPort(response: PluginExecutorPullBatchResponse, tcp: number): PluginExecutorPullBatchResponse {
+export function itemsWithBoundPort(
+  response: PluginExecutorPullBatchResponse,
+  tcp: number,
+): PluginExecutorPullBatchResponse {
   const items = response.items.map((item) => {
     const { transport } = item;
-    return transport && !transport.params.port ? { ...item, transport: { ...transport, params: { ...transport.params, port: tcp } } } : item;
+    return transport && !transport.params.port
+      ? { ...item, transport: { ...transport, params: { ...transport.params, port: tcp } } }
+      : item;
   });
   return { ...response, items };
 }

@@ -43,7 +43,12 @@ export interface ReporterOptions {
   nextId?: () => string;
 }
 
-const PATTERNS = { ack: PATTERN.stepAck, heartbeat: PATTERN.stepHeartbeat, partial: PATTERN.stepPartial, result: PATTERN.stepResult };
+const PATTERNS = {
+  ack: PATTERN.stepAck,
+  heartbeat: PATTERN.stepHeartbeat,
+  partial: PATTERN.stepPartial,
+  result: PATTERN.stepResult,
+};
 const STALE = new Set(['superseded', 'run_terminal']);
 
 /** Sends reports to the control plane over one connection. */
@@ -71,7 +76,10 @@ export class Reporter {
         if (signal?.aborted) throw error;
         const retryInMs = backoff.next();
         log.warn('step_report_retried', 'a report was not answered; it is sent again', {
-          executionId: step.executionId, kind: report.kind, retry_in_ms: retryInMs, reason: messageOf(error),
+          executionId: step.executionId,
+          kind: report.kind,
+          retry_in_ms: retryInMs,
+          reason: messageOf(error),
         });
         await pause(retryInMs, signal);
       }

@@ -47,7 +47,9 @@ export class WireServer {
     private readonly handler: PacketHandler,
     private readonly options: WireServerOptions,
   ) {
-    this.server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) => this.serve(socket));
+    this.server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) =>
+      this.serve(socket),
+    );
     this.server.maxConnections = options.maxConnections ?? 1024;
   }
 
@@ -76,7 +78,12 @@ export class WireServer {
     let timer: NodeJS.Timeout | undefined;
     const watch = (on: boolean) => {
       clearTimeout(timer);
-      timer = on ? setTimeout(() => this.refuse(socket, new FrameError('invalid_request', 'the frame was not finished in time')), this.options.frameTimeoutMs ?? 10_000) : undefined;
+      timer = on
+        ? setTimeout(
+            () => this.refuse(socket, new FrameError('invalid_request', 'the frame was not finished in time')),
+            this.options.frameTimeoutMs ?? 10_000,
+          )
+        : undefined;
       timer?.unref();
     };
     watch(true);
@@ -97,7 +104,12 @@ export class WireServer {
       if (!decoder.inFrame) watch(false);
       else if (frames > 0 || !wasInFrame) watch(true);
     });
-    socket.on('error', (error) => this.options.log.debug('plugin_peer_error', 'a connection failed', { peer: socket.remoteAddress, reason: error.message }));
+    socket.on('error', (error) =>
+      this.options.log.debug('plugin_peer_error', 'a connection failed', {
+        peer: socket.remoteAddress,
+        reason: error.message,
+      }),
+    );
     socket.once('close', () => {
       clearTimeout(timer);
       this.peers.delete(socket);
@@ -124,16 +136,23 @@ export class WireServer {
     if (socket.destroyed || !socket.writable) return;
     socket.write(encodeFrame(toJson(packet)));
     if (socket.writableLength > (this.options.maxUnsentBytes ?? 64 * 1024 * 1024)) {
-      this.options.log.warn('plugin_peer_cut_off', 'a peer does not read its replies', { peer: socket.remoteAddress, unsent_bytes: socket.writableLength });
+      this.options.log.warn('plugin_peer_cut_off', 'a peer does not read its replies', {
+        peer: socket.remoteAddress,
+        unsent_bytes: socket.writableLength,
+      });
       socket.destroy();
     }
   }
 
   /** One error frame that tells why, then the end of the connection. */
   private refuse(socket: Socket, error: unknown): void {
-    const refusal = error instanceof FrameError ? new RpcError(error.code, error.message) : new RpcError('internal', 'the frame could not be handled');
+    const refusal =
+      error instanceof FrameError
+        ? new RpcError(error.code, error.message)
+        : new RpcError('internal', 'the frame could not be handled');
     this.options.log.warn('plugin_frame_refused', refusal.message, { peer: socket.remoteAddress, code: refusal.code });
-    if (socket.writable) socket.end(encodeFrame(JSON.stringify({ err: refusal.body(), isDisposed: true })), () => socket.destroy());
+    if (socket.writable)
+      socket.end(encodeFrame(JSON.stringify({ err: refusal.body(), isDisposed: true })), () => socket.destroy());
   }
 }
 
@@ -143,6 +162,10 @@ function toJson(packet: object): string {
     return JSON.stringify(packet);
   } catch (error) {
     const { id } = packet as { id?: unknown };
-    return JSON.stringify({ err: new RpcError('internal', `the reply cannot be written as JSON: ${messageOf(error)}`).body(), isDisposed: true, id });
+    return JSON.stringify({
+      err: new RpcError('internal', `the reply cannot be written as JSON: ${messageOf(error)}`).body(),
+      isDisposed: true,
+      id,
+    });
   }
 }

@@ -94,7 +94,8 @@ class Reader {
 
   secret(name: string, required: boolean): string | undefined {
     const text = this.text(name);
-    if (text === undefined && required) this.faults.push(`${name} is missing; set it, or CONVEYOR_INSECURE_DEV=true on a machine of your own`);
+    if (text === undefined && required)
+      this.faults.push(`${name} is missing; set it, or CONVEYOR_INSECURE_DEV=true on a machine of your own`);
     return text;
   }
 }

@@ -13,7 +13,10 @@ export interface ReportSink {
 }
 
 /** Tells the platform that work on a step has begun; resolves when that is known or given up. */
-export type StepStarted = (step: StepIdentity & { startedAt: string }, signal: AbortSignal) => Promise<Told | void> | Told | void;
+export type StepStarted = (
+  step: StepIdentity & { startedAt: string },
+  signal: AbortSignal,
+) => Promise<Told | void> | Told | void;
 
 /** The work of one node type. `inputs` of the context are as they came. */
 export type StepWork = (context: PluginContext) => unknown;
@@ -57,15 +60,25 @@ export class Steps {
    */
   take(task: ExecutorTask): typeof DELIVERED {
     const work = this.options.find(task.nodeType);
-    if (!work) throw new RpcError('node_type_unknown', `this plugin has no node type "${task.nodeType}"; publish its present version`);
+    if (!work)
+      throw new RpcError(
+        'node_type_unknown',
+        `this plugin has no node type "${task.nodeType}"; publish its present version`,
+      );
     if (this.seen.has(task.executionId)) return DELIVERED;
     if (this.draining) throw new RpcError('unavailable', 'the plugin is stopping; deliver the task again', true);
     const { maxInFlight } = this.options;
     if (this.running.size >= maxInFlight) {
-      throw new RpcError('overloaded', `${maxInFlight} steps are under way, which is the limit (PLUGIN_MAX_IN_FLIGHT); deliver the task again later`, true);
+      throw new RpcError(
+        'overloaded',
+        `${maxInFlight} steps are under way, which is the limit (PLUGIN_MAX_IN_FLIGHT); deliver the task again later`,
+        true,
+      );
     }
     this.remember(task.executionId);
-    const step = new Step(task, work, this.options, this.abandoned.signal).run().finally(() => this.running.delete(step));
+    const step = new Step(task, work, this.options, this.abandoned.signal)
+      .run()
+      .finally(() => this.running.delete(step));
     this.running.add(step);
     return DELIVERED;
   }
@@ -84,7 +97,10 @@ export class Steps {
   async drain(limitMs: number): Promise<void> {
     this.draining = true;
     if (this.running.size === 0) return;
-    this.options.log.info('plugin_draining', 'waiting for running steps', { steps: this.running.size, limit_ms: limitMs });
+    this.options.log.info('plugin_draining', 'waiting for running steps', {
+      steps: this.running.size,
+      limit_ms: limitMs,
+    });
     const timer = setTimeout(() => this.abandoned.abort(new Error('the time to stop is over')), limitMs);
     await Promise.all(this.running);
     clearTimeout(timer);
@@ -132,11 +148,19 @@ class Step {
     const result = await this.outcome();
     stop();
     this.abandoned.removeEventListener('abort', stop);
-    log.info('step_done', 'step done', { ...this.identity, status: result.status, code: result.error?.code, duration_ms: Date.now() - startedAt });
+    log.info('step_done', 'step done', {
+      ...this.identity,
+      status: result.status,
+      code: result.error?.code,
+      duration_ms: Date.now() - startedAt,
+    });
     try {
       this.noteResult(await this.deliverResult(reporter, result));
     } catch (error) {
-      log.error('step_abandoned', 'a step was not finished and reported within the time to stop', { ...this.identity, reason: messageOf(error) });
+      log.error('step_abandoned', 'a step was not finished and reported within the time to stop', {
+        ...this.identity,
+        reason: messageOf(error),
+      });
     }
   }
 
@@ -190,7 +214,8 @@ class Step {
       }
       while (!this.done.signal.aborted) await this.beat();
     } catch (error) {
-      if (!this.done.signal.aborted) log.warn('step_report_failed', 'telling about a step failed', { ...this.identity, reason: messageOf(error) });
+      if (!this.done.signal.aborted)
+        log.warn('step_report_failed', 'telling about a step failed', { ...this.identity, reason: messageOf(error) });
     }
   }
 
@@ -199,10 +224,16 @@ class Step {
     const { news } = this;
     this.fresh = false;
     try {
-      this.heed(await this.options.reporter.send(this.identity, { kind: 'heartbeat', ...news }, this.done.signal), 'heartbeat');
+      this.heed(
+        await this.options.reporter.send(this.identity, { kind: 'heartbeat', ...news }, this.done.signal),
+        'heartbeat',
+      );
     } catch (error) {
       if (this.done.signal.aborted) throw error;
-      this.options.log.debug('heartbeat_unanswered', 'a heartbeat was not answered', { ...this.identity, reason: messageOf(error) });
+      this.options.log.debug('heartbeat_unanswered', 'a heartbeat was not answered', {
+        ...this.identity,
+        reason: messageOf(error),
+      });
     }
   }
 
@@ -214,7 +245,9 @@ class Step {
     this.done.signal.addEventListener('abort', end, { once: true });
     const news = new Promise<void>((resolve) => (this.wake = resolve));
     if (this.fresh) this.wake();
-    const never = new Promise<never>((_, reject) => round.signal.addEventListener('abort', () => reject(round.signal.reason as Error), { once: true }));
+    const never = new Promise<never>((_, reject) =>
+      round.signal.addEventListener('abort', () => reject(round.signal.reason as Error), { once: true }),
+    );
     try {
       if (this.done.signal.aborted) end();
       const regular = heartbeatMs > 0 ? pause(heartbeatMs, round.signal) : never;
@@ -253,8 +286,13 @@ class Step {
 
   private noteResult(told: Told): void {
     const { log } = this.options;
-    if (told.kind === 'accepted') return log.debug('step_result_stored', 'result stored', { ...this.identity, status: told.status });
-    log.warn('step_result_refused', 'the control plane did not take the result', { ...this.identity, code: told.error.code, reason: told.error.message });
+    if (told.kind === 'accepted')
+      return log.debug('step_result_stored', 'result stored', { ...this.identity, status: told.status });
+    log.warn('step_result_refused', 'the control plane did not take the result', {
+      ...this.identity,
+      code: told.error.code,
+      reason: told.error.message,
+    });
   }
 }
 
@@ -265,20 +303,32 @@ class Step {
 function readOutputs(value: unknown): Record<string, unknown> {
   if (value === undefined || value === null) return {};
   if (typeof value !== 'object' || Array.isArray(value)) {
-    throw new StepFailure(`the node must return an object keyed by output name, not ${Array.isArray(value) ? 'an array' : `a ${typeof value}`}`, { code: 'step_failed', retryable: false });
+    throw new StepFailure(
+      `the node must return an object keyed by output name, not ${Array.isArray(value) ? 'an array' : `a ${typeof value}`}`,
+      { code: 'step_failed', retryable: false },
+    );
   }
   try {
     JSON.stringify(value);
   } catch (error) {
-    throw new StepFailure(`the outputs cannot be written as JSON: ${messageOf(error)}`, { code: 'step_failed', retryable: false });
+    throw new StepFailure(`the outputs cannot be written as JSON: ${messageOf(error)}`, {
+      code: 'step_failed',
+      retryable: false,
+    });
   }
   return value as Record<string, unknown>;
 }
 
 function stepLogger(log: PluginLog, identity: StepIdentity): ExecLogger {
-  const line = (level: 'debug' | 'info' | 'warn' | 'error') => (...args: unknown[]) => {
-    const text = args.map((arg) => (typeof arg === 'string' ? arg : arg instanceof Error ? (arg.stack ?? arg.message) : JSON.stringify(arg))).join(' ');
-    log[level]('step_log', text, { ...identity });
-  };
+  const line =
+    (level: 'debug' | 'info' | 'warn' | 'error') =>
+    (...args: unknown[]) => {
+      const text = args
+        .map((arg) =>
+          typeof arg === 'string' ? arg : arg instanceof Error ? (arg.stack ?? arg.message) : JSON.stringify(arg),
+        )
+        .join(' ');
+      log[level]('step_log', text, { ...identity });
+    };
   return { debug: line('debug'), info: line('info'), warn: line('warn'), error: line('error') };
 }

@@ -40,7 +40,12 @@ export function readTask(data: unknown): ExecutorTask {
   const inputs = task.inputs ?? {};
   if (typeof inputs !== 'object' || Array.isArray(inputs)) faults.push('inputs must be an object');
   const outputs = task.outputs ?? [];
-  if (!Array.isArray(outputs) || outputs.some((name) => typeof name !== 'string')) faults.push('outputs must be an array of strings');
+  if (!Array.isArray(outputs) || outputs.some((name) => typeof name !== 'string'))
+    faults.push('outputs must be an array of strings');
   if (faults.length > 0) throw new RpcError('invalid_request', `the task is not valid: ${faults.join('; ')}`);
-  return { ...(task as unknown as ExecutorTask), inputs: inputs as Record<string, unknown>, outputs: outputs as string[] };
+  return {
+    ...(task as unknown as ExecutorTask),
+    inputs: inputs as Record<string, unknown>,
+    outputs: outputs as string[],
+  };
 }

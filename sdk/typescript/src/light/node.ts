@@ -2,7 +2,14 @@ import type { PluginContext } from '../core/context.js';
 import { invalidInputs, type InputFault } from '../core/failure.js';
 import type { ExecutorItem } from '../core/manifest.js';
 import type { StepWork } from '../core/steps.js';
-import { paramsOf, type FieldOverrides, type SchemaInput, type SchemaOutput, type StandardIssue, type StandardSchema } from './schema.js';
+import {
+  paramsOf,
+  type FieldOverrides,
+  type SchemaInput,
+  type SchemaOutput,
+  type StandardIssue,
+  type StandardSchema,
+} from './schema.js';
 
 type MaybePromise<T> = T | Promise<T>;
 
@@ -33,7 +40,10 @@ export interface NodeDefinition<I extends StandardSchema | null, O extends Stand
   /** The same for outputs. */
   outputFields?: FieldOverrides<SchemaInput<O>>;
   /** The work. Throw to fail the step. */
-  run(input: I extends StandardSchema ? SchemaOutput<I> : Record<string, unknown>, context: PluginContext): MaybePromise<SchemaInput<O>>;
+  run(
+    input: I extends StandardSchema ? SchemaOutput<I> : Record<string, unknown>,
+    context: PluginContext,
+  ): MaybePromise<SchemaInput<O>>;
 }
 
 /** A node that a plugin can be made of. */
@@ -50,16 +60,28 @@ export interface PluginNode {
  *
  * @throws {Error} The schemas do not tell the fields.
  */
-export function defineNode<I extends StandardSchema | null, O extends StandardSchema>(definition: NodeDefinition<I, O>): PluginNode {
+export function defineNode<I extends StandardSchema | null, O extends StandardSchema>(
+  definition: NodeDefinition<I, O>,
+): PluginNode {
   const { nodeType, name, description, help, tags, sectionPath, inputs, outputs } = definition;
   const overrides = (definition.fields ?? {}) as Record<string, object>;
   return {
     nodeType,
     requiredTemplateKeys: definition.requiredTemplateKeys,
     item: {
-      nodeType, name, description, help, tags, sectionPath,
+      nodeType,
+      name,
+      description,
+      help,
+      tags,
+      sectionPath,
       inputs: inputs && paramsOf(inputs, 'input', overrides, `inputs of ${nodeType}`),
-      outputs: paramsOf(outputs, 'output', (definition.outputFields ?? {}) as Record<string, object>, `outputs of ${nodeType}`),
+      outputs: paramsOf(
+        outputs,
+        'output',
+        (definition.outputFields ?? {}) as Record<string, object>,
+        `outputs of ${nodeType}`,
+      ),
     },
     work: async (context) => {
       const input = inputs ? await check(inputs, context.inputs) : context.inputs;
@@ -77,5 +99,9 @@ async function check(schema: StandardSchema, inputs: unknown): Promise<unknown> 
 function fault(issue: StandardIssue): InputFault {
   const path = (issue.path ?? []).map((step) => String(typeof step === 'object' ? step.key : step));
   const code = (issue as { code?: unknown }).code;
-  return { path: ['$.inputs', ...path].join('.'), code: typeof code === 'string' ? code : 'invalid', message: issue.message };
+  return {
+    path: ['$.inputs', ...path].join('.'),
+    code: typeof code === 'string' ? code : 'invalid',
+    message: issue.message,
+  };
 }

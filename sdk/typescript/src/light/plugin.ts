@@ -3,7 +3,13 @@ import { door } from '../core/door.js';
 import { messageOf } from '../core/errors.js';
 import { PluginHttp, type PluginAssets } from '../core/http.js';
 import { jsonLog, silentLog, type PluginLog } from '../core/log.js';
-import { withBoundPorts, type PluginExecutorPullBatchResponse, type PluginManifestRequestV2, type PluginUiForm, type PluginVariable } from '../core/manifest.js';
+import {
+  withBoundPorts,
+  type PluginExecutorPullBatchResponse,
+  type PluginManifestRequestV2,
+  type PluginUiForm,
+  type PluginVariable,
+} from '../core/manifest.js';
 import { publish, type PublicationReply } from '../core/publisher.js';
 import { Reporter } from '../core/reporter.js';
 import { WireServer } from '../core/server.js';
@@ -55,7 +61,11 @@ export interface Plugin {
   /** The whole `main`: starts from the environment and stops on SIGTERM. Faults end the process with 1. */
   main(): Promise<void>;
   /** Runs one node in the process, inputs checked as in earnest: for tests. */
-  run(nodeType: string, inputs: Record<string, unknown>, context?: Partial<PluginContext>): Promise<Record<string, unknown>>;
+  run(
+    nodeType: string,
+    inputs: Record<string, unknown>,
+    context?: Partial<PluginContext>,
+  ): Promise<Record<string, unknown>>;
 }
 
 /**
@@ -82,13 +92,18 @@ function byType(definition: PluginDefinition): Map<string, PluginNode> {
   for (const node of definition.nodes) {
     if (nodes.has(node.nodeType)) throw new Error(`node type "${node.nodeType}" is declared twice`);
     const missing = node.requiredTemplateKeys?.find((key) => !definition.ui?.assets[key]);
-    if (missing) throw new Error(`node type "${node.nodeType}" requires the asset "${missing}", which ui.assets does not have`);
+    if (missing)
+      throw new Error(`node type "${node.nodeType}" requires the asset "${missing}", which ui.assets does not have`);
     nodes.set(node.nodeType, node);
   }
   return nodes;
 }
 
-async function start(definition: PluginDefinition, nodes: Map<string, PluginNode>, options: StartOptions): Promise<RunningPlugin> {
+async function start(
+  definition: PluginDefinition,
+  nodes: Map<string, PluginNode>,
+  options: StartOptions,
+): Promise<RunningPlugin> {
   const { settings = readSettings(process.env, definition.defaultPort), log = jsonLog() } = options;
   const { controlPlane, publication, maxFrame } = settings;
   const reporter = new Reporter({ ...controlPlane, log, maxFrame });
@@ -96,22 +111,39 @@ async function start(definition: PluginDefinition, nodes: Map<string, PluginNode
     find: (nodeType) => nodes.get(nodeType)?.work,
     reporter,
     log,
-    started: settings.steps.ack ? ({ startedAt, ...step }, signal) => reporter.deliver(step, { kind: 'ack', startedAt }, signal) : undefined,
+    started: settings.steps.ack
+      ? ({ startedAt, ...step }, signal) => reporter.deliver(step, { kind: 'ack', startedAt }, signal)
+      : undefined,
     ...settings.steps,
   });
   const bound = { tcp: 0, http: undefined as number | undefined };
   const health = () => ({ ok: !steps.isDraining, pluginId: definition.id, steps: steps.inFlight });
-  const http = settings.healthPort === undefined ? undefined : new PluginHttp({ log, health, assets: definition.ui ?? { assetsDir: '.', assets: {} } });
+  const http =
+    settings.healthPort === undefined
+      ? undefined
+      : new PluginHttp({ log, health, assets: definition.ui ?? { assetsDir: '.', assets: {} } });
   bound.http = await http?.listen(settings.healthPort ?? 0, settings.bind);
   const server = new WireServer(
-    door({ token: publication.token, log, steps, port: () => bound.tcp, buildBatch: (request) => buildBatch(definition, settings, request.nodeTypes) }),
+    door({
+      token: publication.token,
+      log,
+      steps,
+      port: () => bound.tcp,
+      buildBatch: (request) => buildBatch(definition, settings, request.nodeTypes),
+    }),
     { log, maxFrame },
   );
   bound.tcp = await server.listen(settings.port, settings.bind);
-  log.info('plugin_listening', 'the plugin listens', { pluginId: definition.id, port: bound.tcp, http_port: bound.http });
+  log.info('plugin_listening', 'the plugin listens', {
+    pluginId: definition.id,
+    port: bound.tcp,
+    http_port: bound.http,
+  });
   const stopped = new AbortController();
   const manifest = withBoundPorts(buildManifest(definition, settings), bound);
-  const published = publication.enabled ? publish(manifest, { settings: publication, log, signal: stopped.signal, maxFrame }) : Promise.resolve(undefined);
+  const published = publication.enabled
+    ? publish(manifest, { settings: publication, log, signal: stopped.signal, maxFrame })
+    : Promise.resolve(undefined);
   return {
     port: bound.tcp,
     httpPort: bound.http,
@@ -139,11 +171,14 @@ async function main(definition: PluginDefinition, nodes: Map<string, PluginNode>
 function buildManifest(definition: PluginDefinition, settings: PluginSettings): PluginManifestRequestV2 {
   const { id, label = id, description = '', variables = [], nodes, ui } = definition;
   const base = `http://${settings.advertised.host}:${settings.healthPort ?? 0}`;
-  const staticAssets = settings.healthPort === undefined ? [] : Object.entries(ui?.assets ?? {}).map(([key, asset]) => ({
-    key,
-    url: `${base}/assets/${encodeURIComponent(key)}`,
-    mediaType: asset.mediaType ?? 'application/javascript',
-  }));
+  const staticAssets =
+    settings.healthPort === undefined
+      ? []
+      : Object.entries(ui?.assets ?? {}).map(([key, asset]) => ({
+          key,
+          url: `${base}/assets/${encodeURIComponent(key)}`,
+          mediaType: asset.mediaType ?? 'application/javascript',
+        }));
   return {
     kind: 'plugin_manifest_request_v2',
     pluginId: id,
@@ -155,17 +190,28 @@ function buildManifest(definition: PluginDefinition, settings: PluginSettings): 
     ...(ui?.forms && staticAssets.length > 0 ? { ui: { forms: ui.forms } } : {}),
     executors: nodes.map((node) => ({
       nodeType: node.nodeType,
-      ...(node.requiredTemplateKeys && staticAssets.length > 0 ? { requiredTemplateKeys: node.requiredTemplateKeys } : {}),
+      ...(node.requiredTemplateKeys && staticAssets.length > 0
+        ? { requiredTemplateKeys: node.requiredTemplateKeys }
+        : {}),
     })),
     pull: settings.advertised,
   };
 }
 
-function buildBatch(definition: PluginDefinition, settings: PluginSettings, wanted: string[] | undefined): PluginExecutorPullBatchResponse {
+function buildBatch(
+  definition: PluginDefinition,
+  settings: PluginSettings,
+  wanted: string[] | undefined,
+): PluginExecutorPullBatchResponse {
   const { id, label = id } = definition;
   const nodes = wanted?.length ? definition.nodes.filter((node) => wanted.includes(node.nodeType)) : definition.nodes;
   return {
-    items: nodes.map((node) => ({ ...node.item, pluginId: id, pluginLabel: label, transport: { type: 'tcp', params: { ...settings.advertised } } })),
+    items: nodes.map((node) => ({
+      ...node.item,
+      pluginId: id,
+      pluginLabel: label,
+      transport: { type: 'tcp', params: { ...settings.advertised } },
+    })),
   };
 }
 
@@ -176,7 +222,12 @@ function testContext(node: PluginNode): Omit<PluginContext, 'inputs'> {
     executionId: '00000000-0000-7000-8000-000000000001',
     nodeType: node.nodeType,
     outputs: node.item.outputs.map((output) => output.name),
-    logger: { debug: () => debug('', ''), info: () => info('', ''), warn: () => warn('', ''), error: () => error('', '') },
+    logger: {
+      debug: () => debug('', ''),
+      info: () => info('', ''),
+      warn: () => warn('', ''),
+      error: () => error('', ''),
+    },
     signal: new AbortController().signal,
     progress: () => undefined,
     partial: () => Promise.resolve(),

@@ -33,7 +33,12 @@ export interface StandardIssue {
 export type SchemaInput<S> = S extends StandardSchema<infer Input, unknown> ? Input : never;
 
 /** What the schema gives. */
-export type SchemaOutput<S> = S extends StandardSchema<never, infer Output> ? Output : S extends StandardSchema<infer _, infer Output> ? Output : never;
+export type SchemaOutput<S> =
+  S extends StandardSchema<never, infer Output>
+    ? Output
+    : S extends StandardSchema<infer _, infer Output>
+      ? Output
+      : never;
 
 /** Overrides of single params; what is absent comes from the schema. */
 export type FieldOverrides<Values> = { readonly [Name in keyof Values]?: Partial<ParamDef> };
@@ -55,12 +60,19 @@ interface JsonSchema {
  *
  * @throws {Error} The schema tells nothing of its fields and no override names them.
  */
-export function paramsOf(schema: StandardSchema, side: 'input' | 'output', overrides: Record<string, Partial<ParamDef> | undefined>, where: string): NamedParam[] {
+export function paramsOf(
+  schema: StandardSchema,
+  side: 'input' | 'output',
+  overrides: Record<string, Partial<ParamDef> | undefined>,
+  where: string,
+): NamedParam[] {
   const described = schema['~standard'].jsonSchema?.[side]({ target: 'draft-2020-12' }) as JsonSchema | undefined;
   const properties = described?.properties ?? {};
   const names = [...new Set([...Object.keys(properties), ...Object.keys(overrides)])];
   if (!described && names.length === 0) {
-    throw new Error(`${where}: the schema library (${schema['~standard'].vendor}) gives no JSON Schema; name the fields yourself, or use zod 4.2 or later`);
+    throw new Error(
+      `${where}: the schema library (${schema['~standard'].vendor}) gives no JSON Schema; name the fields yourself, or use zod 4.2 or later`,
+    );
   }
   const required = new Set(described?.required);
   return names.map((name) => {

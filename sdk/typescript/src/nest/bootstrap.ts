@@ -25,7 +25,10 @@ export interface BootstrapOptions {
  * @throws {SettingsError} The environment is wrong; every fault is named.
  * @throws {Error} The application cannot be made, or a port is taken.
  */
-export async function bootstrapPluginExecutorMicroservice(module: Type<unknown>, options: BootstrapOptions = {}): Promise<INestMicroservice> {
+export async function bootstrapPluginExecutorMicroservice(
+  module: Type<unknown>,
+  options: BootstrapOptions = {},
+): Promise<INestMicroservice> {
   const log = nestLog();
   let app: INestMicroservice | undefined;
   let http: PluginHttp | undefined;
@@ -57,7 +60,11 @@ export async function bootstrapPluginExecutorMicroservice(module: Type<unknown>,
   }
 }
 
-function startHttp(app: INestMicroservice, settings: PluginSettings, log: ReturnType<typeof nestLog>): PluginHttp | undefined {
+function startHttp(
+  app: INestMicroservice,
+  settings: PluginSettings,
+  log: ReturnType<typeof nestLog>,
+): PluginHttp | undefined {
   if (settings.healthPort === undefined) return undefined;
   const handler = find(app, BulkExecutorTaskHandler);
   const pluginId = find<BulkExecutorRouterOptions>(app, BULK_EXECUTOR_ROUTER_OPTIONS)?.pluginId;
@@ -72,8 +79,14 @@ function startHttp(app: INestMicroservice, settings: PluginSettings, log: Return
  * Existing plugins fall back to a port of their own for what they advertise and leave the listener to
  * the SDK: without a variable it listens where the executors say.
  */
-function listenPort(settings: PluginSettings, options: BootstrapOptions, router: BulkExecutorRouterOptions | undefined): number {
-  const named = ['PLUGIN_TCP_PORT', 'EXECUTOR_TCP_PORT', 'PORT', 'PLUGIN_PULL_ADVERTISED_PORT'].some((name) => process.env[name]?.trim());
+function listenPort(
+  settings: PluginSettings,
+  options: BootstrapOptions,
+  router: BulkExecutorRouterOptions | undefined,
+): number {
+  const named = ['PLUGIN_TCP_PORT', 'EXECUTOR_TCP_PORT', 'PORT', 'PLUGIN_PULL_ADVERTISED_PORT'].some((name) =>
+    process.env[name]?.trim(),
+  );
   if (named || options.defaultPort !== undefined) return settings.port;
   return router?.getExecutors()[0]?.opts.transport?.params.port ?? settings.port;
 }

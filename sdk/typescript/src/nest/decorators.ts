@@ -1,7 +1,6 @@
 import type { ExecutorTransport, NamedParam, ParamDef } from '../core/manifest.js';
 
 /** A DTO class. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- constructors of any shape
 export type DtoClass<T = unknown> = new (...args: any[]) => T;
 
 /** What `@Executor` says about a node type. */

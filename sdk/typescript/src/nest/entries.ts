@@ -1,14 +1,16 @@
-import type { ExecutorItem, PluginExecutorPullBatchRequest, PluginExecutorPullBatchResponse } from '../core/manifest.js';
+import type {
+  ExecutorItem,
+  PluginExecutorPullBatchRequest,
+  PluginExecutorPullBatchResponse,
+} from '../core/manifest.js';
 import { executorOptions, paramsOfDto, type ExecutorOptions } from './decorators.js';
 
 /** What the SDK needs of an executor: `execute(ctx)` or `execute(ctx, input)`, synchronous or not. */
 export interface ExecutorInstance {
-  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- the author's own types
   execute(...args: any[]): unknown;
 }
 
 /** A class decorated with `@Executor`. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- constructors of any shape
 export type ExecutorClass = new (...args: any[]) => ExecutorInstance;
 
 /** An executor and what it says about itself. */
@@ -45,7 +47,9 @@ export interface ExecutorBatchOptions {
 }
 
 /** The answer to a batch pull: one item for each wanted executor, in the order of the entries. */
-export function buildExecutorBatchPullResponseFromEntries(options: ExecutorBatchOptions): PluginExecutorPullBatchResponse {
+export function buildExecutorBatchPullResponseFromEntries(
+  options: ExecutorBatchOptions,
+): PluginExecutorPullBatchResponse {
   const { entries, request, defaults } = options;
   const wanted = request?.nodeTypes;
   const chosen = wanted?.length ? entries.filter((entry) => wanted.includes(entry.nodeType)) : entries;

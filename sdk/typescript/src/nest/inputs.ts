@@ -13,7 +13,10 @@ import type { DtoClass } from './decorators.js';
  *
  * @throws {StepFailure} `invalid_node_input`, which names each wrong field.
  */
-export async function readInputs(dto: DtoClass | null, inputs: Record<string, unknown>): Promise<Record<string, unknown>> {
+export async function readInputs(
+  dto: DtoClass | null,
+  inputs: Record<string, unknown>,
+): Promise<Record<string, unknown>> {
   if (dto === null) return inputs;
   const instance = toInstance(dto, inputs);
   const errors = await check(instance);
@@ -39,7 +42,12 @@ function toInstance(dto: DtoClass, inputs: Record<string, unknown>): Record<stri
   const transformed = typed.length > 0 ? (plainToInstance(dto, pick(inputs, typed)) as Record<string, unknown>) : {};
   for (const [key, value] of Object.entries(inputs)) {
     // Defined, not assigned: "__proto__" is an input name like any other.
-    Object.defineProperty(instance, key, { value: typed.includes(key) ? transformed[key] : value, configurable: true, enumerable: true, writable: true });
+    Object.defineProperty(instance, key, {
+      value: typed.includes(key) ? transformed[key] : value,
+      configurable: true,
+      enumerable: true,
+      writable: true,
+    });
   }
   return instance;
 }
@@ -60,7 +68,11 @@ async function passesInOtherForm(instance: Record<string, unknown>, error: Valid
   const field = error.property;
   if (error.children?.length) return false;
   for (const form of otherForms(instance[field])) {
-    const probe = Object.assign(Object.create(Object.getPrototypeOf(instance) as object) as Record<string, unknown>, instance, { [field]: form });
+    const probe = Object.assign(
+      Object.create(Object.getPrototypeOf(instance) as object) as Record<string, unknown>,
+      instance,
+      { [field]: form },
+    );
     if (!(await check(probe)).some((other) => other.property === field)) return true;
   }
   return false;

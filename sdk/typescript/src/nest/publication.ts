@@ -1,4 +1,14 @@
-import { Controller, Inject, Injectable, Module, Optional, type DynamicModule, type OnApplicationBootstrap, type OnModuleDestroy, type Type } from '@nestjs/common';
+import {
+  Controller,
+  Inject,
+  Injectable,
+  Module,
+  Optional,
+  type DynamicModule,
+  type OnApplicationBootstrap,
+  type OnModuleDestroy,
+  type Type,
+} from '@nestjs/common';
 import { MessagePattern, Payload, RpcException } from '@nestjs/microservices';
 import { authorizePull, toRpcError } from '../core/door.js';
 import { messageOf } from '../core/errors.js';
@@ -18,7 +28,9 @@ import { PLUGIN_EXECUTOR_BATCH_SOURCE, PLUGIN_MANIFEST_BUILDER } from './tokens.
 
 /** Answers batch pulls. */
 export interface PluginExecutorBatchSource {
-  buildBatch(request: PluginExecutorPullBatchRequest): PluginExecutorPullBatchResponse | Promise<PluginExecutorPullBatchResponse>;
+  buildBatch(
+    request: PluginExecutorPullBatchRequest,
+  ): PluginExecutorPullBatchResponse | Promise<PluginExecutorPullBatchResponse>;
 }
 
 /** Says what is published when the plugin starts. */
@@ -76,7 +88,9 @@ export class PluginManifestSendOnInitService implements OnApplicationBootstrap, 
 
   onApplicationBootstrap(): void {
     this.published = this.send().catch((error: unknown) => {
-      this.log.error('plugin_wire_outbound_manifest_failed', 'the manifest could not be built', { reason: messageOf(error) });
+      this.log.error('plugin_wire_outbound_manifest_failed', 'the manifest could not be built', {
+        reason: messageOf(error),
+      });
       return undefined;
     });
   }
@@ -90,7 +104,12 @@ export class PluginManifestSendOnInitService implements OnApplicationBootstrap, 
     if (!publication.enabled) return undefined;
     const ports = await this.ports.listening;
     const manifest = await this.builder.buildManifestRequest();
-    return publish(ports ? withBoundPorts(manifest, ports) : manifest, { settings: publication, log: this.log, signal: this.stopped.signal, maxFrame });
+    return publish(ports ? withBoundPorts(manifest, ports) : manifest, {
+      settings: publication,
+      log: this.log,
+      signal: this.stopped.signal,
+      maxFrame,
+    });
   }
 }
 
@@ -109,7 +128,9 @@ export class PluginExecutorBatchPullTcpController {
     try {
       const request = authorizePull(data, readSettings().publication.token, this.log);
       const response = await this.source.buildBatch(request);
-      this.log.info('plugin_batch_pulled', '[registration] executor batch pull <- plugin-manager', { items: response.items.length });
+      this.log.info('plugin_batch_pulled', '[registration] executor batch pull <- plugin-manager', {
+        items: response.items.length,
+      });
       return itemsWithBoundPort(response, this.ports?.current?.tcp ?? 0);
     } catch (error) {
       throw new RpcException(toRpcError(error).body());
@@ -126,8 +147,11 @@ export class PluginPublicationTcpHostModule {
    */
   static forRoot(source: Type<PluginExecutorBatchSource>, options: PluginPublicationOptions = {}): DynamicModule {
     const { manifestOnInit = false, manifestBuilder, imports = [] } = options;
-    if (manifestOnInit && !manifestBuilder) throw new Error('PluginPublicationTcpHostModule: manifestOnInit needs a manifestBuilder');
-    const builder = manifestBuilder ? [manifestBuilder, { provide: PLUGIN_MANIFEST_BUILDER, useExisting: manifestBuilder }] : [];
+    if (manifestOnInit && !manifestBuilder)
+      throw new Error('PluginPublicationTcpHostModule: manifestOnInit needs a manifestBuilder');
+    const builder = manifestBuilder
+      ? [manifestBuilder, { provide: PLUGIN_MANIFEST_BUILDER, useExisting: manifestBuilder }]
+      : [];
     return {
       module: PluginPublicationTcpHostModule,
       imports,
@@ -139,7 +163,11 @@ export class PluginPublicationTcpHostModule {
         ...builder,
         ...(manifestOnInit ? [PluginManifestSendOnInitService] : []),
       ],
-      exports: [source, ...(manifestBuilder ? [manifestBuilder] : []), ...(manifestOnInit ? [PluginManifestSendOnInitService] : [])],
+      exports: [
+        source,
+        ...(manifestBuilder ? [manifestBuilder] : []),
+        ...(manifestOnInit ? [PluginManifestSendOnInitService] : []),
+      ],
     };
   }
 }

@@ -24,7 +24,10 @@ export class PluginTcpServer extends Server implements CustomTransportStrategy {
 
   constructor(private readonly options: PluginTcpOptions) {
     super();
-    this.wire = new WireServer((packet, reply, peer) => this.handle(packet, reply, new TcpContext([peer as never, patternName(packet.pattern)])), options);
+    this.wire = new WireServer(
+      (packet, reply, peer) => this.handle(packet, reply, new TcpContext([peer as never, patternName(packet.pattern)])),
+      options,
+    );
   }
 
   /** The port that is listened on. */
@@ -54,9 +57,12 @@ export class PluginTcpServer extends Server implements CustomTransportStrategy {
   }
 
   private handle(packet: InboundPacket, reply: (packet: ReplyPacket) => void, context: TcpContext): boolean {
-    const handler = this.getHandlerByPattern(this.getPatternAsString(packet.pattern)) ?? this.getHandlerByPattern(context.getPattern());
+    const handler =
+      this.getHandlerByPattern(this.getPatternAsString(packet.pattern)) ??
+      this.getHandlerByPattern(context.getPattern());
     if (!handler) {
-      if (!('id' in packet)) this.options.log.warn('plugin_event_unknown', 'an event has no handler', { pattern: context.getPattern() });
+      if (!('id' in packet))
+        this.options.log.warn('plugin_event_unknown', 'an event has no handler', { pattern: context.getPattern() });
       return false;
     }
     void this.onProcessingStartHook(this.transportId, context, async () => {

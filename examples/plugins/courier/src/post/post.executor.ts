@@ -9,7 +9,14 @@ const ATTEMPTS = 3;
 class InputDto {
   @IsString()
   @MinLength(1)
-  @FieldDecorator({ type: 'ref', label: 'Token', description: 'Reference to the secret', required: true, static: true, secretKind: 'API_TOKEN' })
+  @FieldDecorator({
+    type: 'ref',
+    label: 'Token',
+    description: 'Reference to the secret',
+    required: true,
+    static: true,
+    secretKind: 'API_TOKEN',
+  })
   botToken!: string;
 
   @IsString()

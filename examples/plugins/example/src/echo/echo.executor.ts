@@ -5,7 +5,15 @@ import { transport } from '../endpoint';
 class InputDto {
   @IsString()
   @MinLength(1)
-  @FieldDecorator({ type: 'string', label: 'Text', description: 'What to echo', isPrimary: true, canBePort: true, isPort: true, required: true })
+  @FieldDecorator({
+    type: 'string',
+    label: 'Text',
+    description: 'What to echo',
+    isPrimary: true,
+    canBePort: true,
+    isPort: true,
+    required: true,
+  })
   text!: string;
 }
 

@@ -22,11 +22,23 @@ class InputDto {
   body!: string;
 
   @IsOptional()
-  @FieldDecorator({ type: 'keyvalue', label: 'Вложение', description: '{filename?, base64}', isPort: true, canBePort: true })
+  @FieldDecorator({
+    type: 'keyvalue',
+    label: 'Вложение',
+    description: '{filename?, base64}',
+    isPort: true,
+    canBePort: true,
+  })
   attachment?: Attachment;
 
   @IsOptional()
-  @FieldDecorator({ type: 'keyvalue', label: 'Вложения', description: 'Массив {filename?, base64}', isPort: true, canBePort: true })
+  @FieldDecorator({
+    type: 'keyvalue',
+    label: 'Вложения',
+    description: 'Массив {filename?, base64}',
+    isPort: true,
+    canBePort: true,
+  })
   attachments?: Attachment[];
 
   // The editor stores a flag or its text: both keep this rule.
@@ -62,7 +74,14 @@ export class LetterComposeExecutor {
   async execute(ctx: ExecContext<InputDto>): Promise<OutputDto> {
     const { subject, to, from, text, body, attachment, attachments, important } = ctx.inputs;
     const mark = String(important) === 'true' ? '‼ ' : '';
-    const message = composeMessage({ from, to, subject: mark + subject, text, html: body, attachments: [...(attachment ? [attachment] : []), ...(attachments ?? [])] });
+    const message = composeMessage({
+      from,
+      to,
+      subject: mark + subject,
+      text,
+      html: body,
+      attachments: [...(attachment ? [attachment] : []), ...(attachments ?? [])],
+    });
     return { result: message, size: Buffer.byteLength(message) };
   }
 }

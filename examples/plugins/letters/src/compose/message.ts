@@ -18,7 +18,8 @@ export interface Letter {
 
 const encoded = (text: string) => `=?UTF-8?B?${Buffer.from(text).toString('base64')}?=`;
 const wrapped = (base64: string) => base64.replace(/\s+/g, '').replace(/.{1,76}/g, '$&\r\n');
-const part = (type: string, base64: string, ...headers: string[]) => [`Content-Type: ${type}`, 'Content-Transfer-Encoding: base64', ...headers, '', wrapped(base64)].join('\r\n');
+const part = (type: string, base64: string, ...headers: string[]) =>
+  [`Content-Type: ${type}`, 'Content-Transfer-Encoding: base64', ...headers, '', wrapped(base64)].join('\r\n');
 const body = (type: string, text: string) => part(`${type}; charset=utf-8`, Buffer.from(text).toString('base64'));
 /** A line break in a header would begin another header. */
 const oneLine = (text: string) => text.replace(/[\r\n]+/g, ' ');
@@ -29,7 +30,13 @@ export function composeMessage(letter: Letter): string {
   const parts = [
     ...(letter.text ? [body('text/plain', letter.text)] : []),
     body('text/html', letter.html),
-    ...letter.attachments.map(({ filename = 'file', base64 = '' }) => part('application/octet-stream', base64, `Content-Disposition: attachment; filename="${encoded(oneLine(filename))}"`)),
+    ...letter.attachments.map(({ filename = 'file', base64 = '' }) =>
+      part(
+        'application/octet-stream',
+        base64,
+        `Content-Disposition: attachment; filename="${encoded(oneLine(filename))}"`,
+      ),
+    ),
   ];
   return [
     `From: ${oneLine(letter.from)}`,

@@ -5,7 +5,14 @@ import { transport } from '../endpoint';
 class InputDto {
   @IsString()
   @MinLength(1)
-  @FieldDecorator({ type: 'textarea', label: 'Question', canBePort: true, isPort: true, isPrimary: true, required: true })
+  @FieldDecorator({
+    type: 'textarea',
+    label: 'Question',
+    canBePort: true,
+    isPort: true,
+    isPrimary: true,
+    required: true,
+  })
   question!: string;
 
   @FieldDecorator({ type: 'keyvalue', label: 'Findings', canBePort: true, isPort: true })
@@ -36,7 +43,8 @@ class OutputDto {
 export class AnswerExecutor {
   async execute(ctx: ExecContext<InputDto>): Promise<OutputDto> {
     const { question, findings = [] } = ctx.inputs;
-    if (findings.length === 0) throw new StepFailure(`nothing was found for "${question}"`, { code: 'no_findings', retryable: false });
+    if (findings.length === 0)
+      throw new StepFailure(`nothing was found for "${question}"`, { code: 'no_findings', retryable: false });
     const values: Record<string, () => unknown> = {
       text: () => `${question}: ${findings.join('; ')}`,
       model: () => process.env.RESEARCH_MODEL ?? 'none',

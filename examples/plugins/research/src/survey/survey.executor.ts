@@ -6,11 +6,25 @@ import { transport } from '../endpoint';
 class InputDto {
   @IsString()
   @MinLength(1)
-  @FieldDecorator({ type: 'textarea', label: 'Question', canBePort: true, isPort: true, isPrimary: true, required: true })
+  @FieldDecorator({
+    type: 'textarea',
+    label: 'Question',
+    canBePort: true,
+    isPort: true,
+    isPrimary: true,
+    required: true,
+  })
   question!: string;
 
   @Allow()
-  @FieldDecorator({ type: 'keyvalue', label: 'Sources', description: 'Array of texts', canBePort: true, isPort: true, required: true })
+  @FieldDecorator({
+    type: 'keyvalue',
+    label: 'Sources',
+    description: 'Array of texts',
+    canBePort: true,
+    isPort: true,
+    required: true,
+  })
   sources!: string[] | string;
 
   @IsOptional()
@@ -54,7 +68,8 @@ class OutputDto {
 export class SurveyExecutor {
   async execute(ctx: ExecContext<InputDto>): Promise<OutputDto> {
     const { question, pauseMs = 1000, partial = true } = ctx.inputs;
-    const sources = typeof ctx.inputs.sources === 'string' ? (JSON.parse(ctx.inputs.sources) as string[]) : ctx.inputs.sources;
+    const sources =
+      typeof ctx.inputs.sources === 'string' ? (JSON.parse(ctx.inputs.sources) as string[]) : ctx.inputs.sources;
     if (sources.length === 0) return { findings: [], read: 0, skipped: true };
     const findings: string[] = [];
     for (const [index, source] of sources.entries()) {

@@ -43,7 +43,10 @@ export class CsvWriteExecutor {
   async execute(ctx: ExecContext<InputDto>): Promise<OutputDto> {
     const { path, basePath } = ctx.inputs;
     // Rows may come as the text of a JSON array.
-    const rows = typeof ctx.inputs.rows === 'string' ? (JSON.parse(ctx.inputs.rows) as Record<string, unknown>[]) : ctx.inputs.rows;
+    const rows =
+      typeof ctx.inputs.rows === 'string'
+        ? (JSON.parse(ctx.inputs.rows) as Record<string, unknown>[])
+        : ctx.inputs.rows;
     const text = toCsv(rows);
     const target = pathInWorkspace(basePath, path);
     await mkdir(dirname(target), { recursive: true });

@@ -55,7 +55,11 @@ export class IssueCreateExecutor {
 
   execute(ctx: ExecContext<InputDto>): OutputDto {
     const { baseUrl, title, labels = [] } = ctx.inputs;
-    const issue = this.store.create(baseUrl, title, labels.map((label) => label.slug()));
+    const issue = this.store.create(
+      baseUrl,
+      title,
+      labels.map((label) => label.slug()),
+    );
     return { id: issue.id, data: issue };
   }
 }

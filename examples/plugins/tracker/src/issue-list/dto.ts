@@ -22,7 +22,13 @@ export class ListStepDto extends ListInputDto implements Connection {
 }
 
 export class ListOutputDto {
-  @FieldDecorator({ type: 'ref', label: 'Issues', description: 'Reference to a collection', required: true, static: false })
+  @FieldDecorator({
+    type: 'ref',
+    label: 'Issues',
+    description: 'Reference to a collection',
+    required: true,
+    static: false,
+  })
   issues!: Issue[];
 
   @FieldDecorator({ type: 'number', label: 'Total' })

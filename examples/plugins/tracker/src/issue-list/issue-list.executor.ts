@@ -18,7 +18,11 @@ export class IssueListExecutor {
   /** The connection comes by the context, what is searched for by the second argument: one object. */
   async execute(ctx: ExecContext<ListStepDto>, input: ListStepDto): Promise<ListOutputDto> {
     const statuses = input.statuses ?? [];
-    const issues = this.store.list(ctx.inputs.baseUrl, Array.isArray(statuses) ? statuses : [statuses], Number(input.maxResults ?? 50));
+    const issues = this.store.list(
+      ctx.inputs.baseUrl,
+      Array.isArray(statuses) ? statuses : [statuses],
+      Number(input.maxResults ?? 50),
+    );
     return { issues, total: issues.length };
   }
 }
