@@ -3,7 +3,9 @@
 
 use crate::{
     Digest, Fault, Json, Millis, PublicationId,
+    diff::Change,
     manifest::{Endpoint, ExecutorItem, Manifest},
+    signature::SignatureState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -128,6 +130,9 @@ pub struct PluginSummary {
     /// The version that the asked workspace is pinned to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_version: Option<String>,
+    /// Of the newest publication.
+    #[serde(default)]
+    pub signature: SignatureState,
 }
 
 /// `plugin.list`.
@@ -164,7 +169,8 @@ pub struct PluginList {
 }
 
 /// `plugin.get`, `plugin.versions`, `plugin.enable`, `plugin.disable`, `plugin.remove`, `plugin.pin`,
-/// `plugin.unpin`: names one plugin in one workspace.
+/// `plugin.unpin`, `plugin.yank`, `plugin.unyank`, `plugin.quarantine`, `plugin.release`: names one
+/// plugin in one workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginRef {
@@ -176,7 +182,7 @@ pub struct PluginRef {
     /// Enable and disable: only for this user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// Pin: to this version. Get: this version instead of the newest.
+    /// Pin: to this version. Yank, unyank: this version. Get: this version instead of the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publication_version: Option<String>,
     /// Remove: although processes use it.
@@ -207,6 +213,15 @@ pub struct PluginVersion {
     pub digest: Digest,
     /// When it was committed.
     pub published_at: Millis,
+    /// Since when it is yanked: nothing new uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub yanked_at: Option<Millis>,
+    /// Its signature.
+    #[serde(default)]
+    pub signature: SignatureState,
+    /// The key that it is signed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
 }
 
 /// Answer to `plugin.versions`.
@@ -235,6 +250,24 @@ pub struct PluginHealth {
     pub endpoint: Endpoint,
     /// What the probes found.
     pub health: Health,
+    /// The last changes of its state, the newest first; at most [`HEALTH_HISTORY`].
+    #[serde(default)]
+    pub history: Vec<HealthChange>,
+}
+
+/// Changes of state that are kept of each plugin.
+pub const HEALTH_HISTORY: usize = 20;
+
+/// One change of a plugin's state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HealthChange {
+    /// When it changed.
+    pub at: Millis,
+    /// To what.
+    pub state: HealthState,
+    /// Why, where a probe failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Answer to `plugin.health` (asked with a [`PluginListRequest`]).
@@ -244,6 +277,43 @@ pub struct PluginHealthList {
     pub plugins: Vec<PluginHealth>,
     /// The catalogue's revision.
     pub revision: i64,
+}
+
+/// `plugin.publish`: a publication on behalf of a plugin, which is pulled as if it had published
+/// itself. Names a manifest, or a known plugin whose newest stored manifest is taken.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PublishRequest {
+    /// The manifest, raw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<Json>,
+    /// A known plugin, instead of a manifest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin_id: Option<String>,
+    /// Where the plugin listens, instead of what the manifest or the catalogue says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Endpoint>,
+}
+
+/// `plugin.diff`: what changed between two versions of a plugin.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiffRequest {
+    /// The plugin.
+    pub plugin_id: String,
+    /// The older version.
+    pub from: String,
+    /// The newer version.
+    pub to: String,
+}
+
+/// Answer to `plugin.diff`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginDiff {
+    /// Does one of the changes break?
+    pub breaking: bool,
+    /// By node type.
+    pub changes: Vec<Change>,
 }
 
 /// `plugin.asset`: where the cached bytes of a static asset are.

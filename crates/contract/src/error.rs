@@ -100,6 +100,8 @@ codes! {
     BatchPullFailed = "batch_pull_failed", 502, true;
     /// A static asset could not be fetched or exceeds its limit.
     AssetFetchFailed = "asset_fetch_failed", 502, true;
+    /// Only signed publications are taken, and this one is not validly signed.
+    SignatureRequired = "signature_required", 403, false;
     /// The plugin is used by processes, which the message names.
     PluginInUse = "plugin_in_use", 409, false;
     /// The manifest did not appear within the wait.

@@ -8,6 +8,7 @@ pub mod builtin;
 pub mod canonical;
 pub mod catalogue;
 pub mod check;
+pub mod diff;
 pub mod error;
 pub mod ids;
 pub mod json;
@@ -19,6 +20,7 @@ pub mod process;
 pub mod report;
 pub mod run;
 pub mod secret;
+pub mod signature;
 pub mod task;
 pub mod time;
 

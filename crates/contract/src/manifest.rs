@@ -5,6 +5,7 @@ use crate::{
     check::Checker,
     json::read_tree,
     param::{Param, read_params},
+    signature::{self, Signature},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -63,6 +64,9 @@ pub struct Manifest {
     pub executors: Vec<DeclaredExecutor>,
     /// Where plugin-manager pulls the batch.
     pub pull: Endpoint,
+    /// A signature over the publication's digest, of which it is no part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
     /// Unknown fields, kept.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
@@ -186,7 +190,7 @@ pub struct BatchPullRequest {
     pub cursor: Option<Value>,
 }
 
-const MANIFEST_KEYS: [&str; 10] = [
+const MANIFEST_KEYS: [&str; 11] = [
     "kind",
     "pluginId",
     "publicationVersion",
@@ -197,6 +201,7 @@ const MANIFEST_KEYS: [&str; 10] = [
     "ui",
     "executors",
     "pull",
+    "signature",
 ];
 const ITEM_KEYS: [&str; 11] = [
     "nodeType",
@@ -219,6 +224,7 @@ pub fn read_manifest(value: &Value) -> Result<(Manifest, Vec<Warning>), Vec<Faul
         check_manifest_head(object, &mut check);
         check_declarations(object, &mut check);
         check_endpoint(object.get("pull"), "$.pull", &mut check);
+        signature::check(object.get("signature"), &mut check);
         check.unknown_keys(object, &MANIFEST_KEYS, "$");
     }
     read_checked(value, check)
@@ -429,7 +435,8 @@ fn check_transport(transport: &Value, path: &str, check: &mut Checker) {
 }
 
 /// The publication's digest: SHA-256 over the canonical JSON of manifest, items and asset hashes,
-/// without addresses, so that moving a plugin to another host is no new publication.
+/// without addresses, so that moving a plugin to another host is no new publication, and without the
+/// signature, which is made over it.
 pub fn publication_digest(
     manifest: &Manifest,
     items: &[ExecutorItem],
@@ -437,6 +444,7 @@ pub fn publication_digest(
 ) -> Digest {
     let mut manifest = manifest.clone();
     manifest.pull = Endpoint::default();
+    manifest.signature = None;
     manifest.static_assets.iter_mut().for_each(|asset| asset.url = String::new());
     let mut items = items.to_vec();
     items.iter_mut().filter_map(|item| item.transport.as_mut()).for_each(|t| t.params = Endpoint::default());
@@ -507,11 +515,13 @@ mod tests {
     }
 
     #[test]
-    fn digest_ignores_addresses_only() {
+    fn digest_ignores_addresses_and_the_signature_only() {
         let (one, _) = read_manifest(&manifest()).unwrap();
         let mut moved = one.clone();
         moved.pull = Endpoint { host: "other".into(), port: 1 };
         let none = BTreeMap::new();
+        assert_eq!(publication_digest(&one, &[], &none), publication_digest(&moved, &[], &none));
+        moved.signature = Some(Signature { key_id: "k".into(), value: "v".into() });
         assert_eq!(publication_digest(&one, &[], &none), publication_digest(&moved, &[], &none));
         moved.label = "Other".into();
         assert_ne!(publication_digest(&one, &[], &none), publication_digest(&moved, &[], &none));

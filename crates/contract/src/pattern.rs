@@ -84,6 +84,18 @@ patterns! {
     PLUGIN_PIN = "plugin.pin";
     /// Takes a pin back: api → plugin-manager.
     PLUGIN_UNPIN = "plugin.unpin";
+    /// Yanks a version: no new use, running and pinned use stays: CLI, api → plugin-manager.
+    PLUGIN_YANK = "plugin.yank";
+    /// Takes a yank back: CLI, api → plugin-manager.
+    PLUGIN_UNYANK = "plugin.unyank";
+    /// Keeps new tasks from a plugin: CLI, api → plugin-manager.
+    PLUGIN_QUARANTINE = "plugin.quarantine";
+    /// Lifts a quarantine: CLI, api → plugin-manager.
+    PLUGIN_RELEASE = "plugin.release";
+    /// What changed between two versions: CLI, api → plugin-manager.
+    PLUGIN_DIFF = "plugin.diff";
+    /// Publishes on behalf of a plugin, by the same pipeline: CLI → plugin-manager.
+    PLUGIN_PUBLISH = "plugin.publish";
     /// Where a cached static asset is: api → plugin-manager.
     PLUGIN_ASSET = "plugin.asset";
     /// Health of the plugins: api → plugin-manager.

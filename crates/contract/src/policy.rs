@@ -1,7 +1,7 @@
 //! Dispatch policy: one pure function with an explanation (protocol section 6). The control plane
 //! decides by it at dispatch time; plugin-manager explains by it.
 
-use crate::{ErrorCode, PublicationId, catalogue::HealthState};
+use crate::{ErrorCode, PublicationId, catalogue::HealthState, signature::SignatureState};
 use serde::{Deserialize, Serialize};
 
 /// The facts of the catalogue that a decision needs, looked up by the caller.
@@ -15,6 +15,8 @@ pub struct Facts {
     pub subject: String,
     /// Has that publication the node type?
     pub has_node_type: bool,
+    /// What is known of that publication's signature.
+    pub signature: SignatureState,
 }
 
 /// Facts about the owning plugin.
@@ -76,6 +78,12 @@ pub struct Decision {
     pub refusal: Option<Refusal>,
     /// Each evaluated rule, in order.
     pub verdicts: Vec<Verdict>,
+    /// `pluginId@version` that was decided on; the node type where nobody has it.
+    #[serde(default)]
+    pub subject: String,
+    /// Of that publication. It decides at publication and not at dispatch: what was taken runs.
+    #[serde(default)]
+    pub signature: SignatureState,
 }
 
 /// Why a dispatch is refused.
@@ -149,10 +157,20 @@ pub fn decide(node_type: &str, workspace_id: &str, user_id: &str, facts: &Facts)
     for (rule, passed, code, message) in rules {
         verdicts.push(Verdict { rule, passed });
         if !passed {
-            return Decision { allowed: false, refusal: Some(Refusal { code, message }), verdicts };
+            return told(facts, Some(Refusal { code, message }), verdicts);
         }
     }
-    Decision { allowed: true, refusal: None, verdicts }
+    told(facts, None, verdicts)
+}
+
+fn told(facts: &Facts, refusal: Option<Refusal>, verdicts: Vec<Verdict>) -> Decision {
+    Decision {
+        allowed: refusal.is_none(),
+        refusal,
+        verdicts,
+        subject: facts.subject.clone(),
+        signature: facts.signature,
+    }
 }
 
 #[cfg(test)]
@@ -169,6 +187,7 @@ mod tests {
             publication: Some(PublicationId(uuid::Uuid::nil())),
             subject: "jira@0.0.1".into(),
             has_node_type: true,
+            signature: SignatureState::Unsigned,
         }
     }
 

@@ -264,6 +264,7 @@ impl World {
             node_endpoints: Vec::new(),
             at: Millis(1),
             allow_republish: true,
+            seal: storage::catalogue::Seal::default(),
         };
         self.storage.catalogue().commit(&publication).await.unwrap();
     }

@@ -241,6 +241,7 @@ async fn publish(bed: &Bed, version: &str, output: &str) -> PublicationId {
         node_endpoints: Vec::new(),
         at: Millis(1),
         allow_republish: false,
+        seal: storage::catalogue::Seal::default(),
     };
     assert!(matches!(bed.storage.catalogue().commit(&new).await.unwrap(), Committed::Committed { .. }));
     publication_id

@@ -2,7 +2,25 @@
 
 use super::{Catalogue, Change, LOCK, grown};
 use crate::{db::in_tx, error::Result};
-use contract::{Millis, catalogue::Health, manifest::Endpoint};
+use contract::{
+    Millis,
+    catalogue::{HEALTH_HISTORY, Health},
+    manifest::Endpoint,
+};
+
+const YANK: &str = "\
+    UPDATE publications SET yanked_at = $3 WHERE plugin_id = $1 AND version = $2 AND yanked_at IS NULL";
+const UNYANK: &str = "\
+    UPDATE publications SET yanked_at = NULL \
+    WHERE plugin_id = $1 AND version = $2 AND yanked_at IS NOT NULL";
+
+// Two changes within a millisecond are one: what came of them counts.
+const REMEMBER: &str = "\
+    INSERT INTO plugin_health_history (plugin_id, at, state, reason) VALUES ($1, $2, $3, $4) \
+    ON CONFLICT (plugin_id, at) DO UPDATE SET state = excluded.state, reason = excluded.reason";
+const FORGET: &str = "\
+    DELETE FROM plugin_health_history WHERE plugin_id = $1 AND at NOT IN \
+        (SELECT at FROM plugin_health_history WHERE plugin_id = $1 ORDER BY at DESC LIMIT $2)";
 
 impl Catalogue {
     /// Enables or disables a plugin in a workspace, or for one user there. The plugin need not be
@@ -66,6 +84,24 @@ impl Catalogue {
         })
     }
 
+    /// Yanks a version (`at` says since when), or takes that back (`None`). For a version that the
+    /// catalogue does not know nothing changes.
+    pub async fn set_yanked(&self, plugin_id: &str, version: &str, at: Option<Millis>) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let text = match at {
+                Some(_) => YANK,
+                None => UNYANK,
+            };
+            let mut query = sqlx::query(text).bind(plugin_id).bind(version);
+            if let Some(at) = at {
+                query = query.bind(at.0);
+            }
+            let done = query.execute(&mut *c).await?;
+            grown!(c, revision, done.rows_affected() > 0)
+        })
+    }
+
     /// Makes a plugin a tombstone; its publications, pins and settings stay.
     pub async fn remove(&self, plugin_id: &str, at: Millis) -> Result<Change> {
         in_tx!(&self.db, |c| {
@@ -111,7 +147,7 @@ impl Catalogue {
         })
     }
 
-    /// Stores what a probe found. The revision grows only when the state changes: a steady sweep
+    /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only when the state changes: a steady sweep
     /// invalidates no cache. `changed` tells the same.
     pub async fn record_health(&self, plugin_id: &str, health: &Health) -> Result<Change> {
         in_tx!(&self.db, |c| {
@@ -140,8 +176,20 @@ impl Catalogue {
             .bind(i64::from(health.successes))
             .execute(&mut *c)
             .await?;
-            let before = state.as_deref().unwrap_or("unknown");
-            grown!(c, revision, before != health.state.as_str())
+            let changed = state.as_deref().unwrap_or("unknown") != health.state.as_str();
+            if changed {
+                let at = health.since.or(health.checked_at).unwrap_or_default();
+                sqlx::query(REMEMBER)
+                    .bind(plugin_id)
+                    .bind(at.0)
+                    .bind(health.state.as_str())
+                    .bind(health.last_error.as_deref())
+                    .execute(&mut *c)
+                    .await?;
+                let kept = i64::try_from(HEALTH_HISTORY).unwrap_or(i64::MAX);
+                sqlx::query(FORGET).bind(plugin_id).bind(kept).execute(&mut *c).await?;
+            }
+            grown!(c, revision, changed)
         })
     }
 }

@@ -1,12 +1,14 @@
 //! Committing a publication: one transaction under the catalogue's lock, decided by a pure function.
 
-use super::{Catalogue, GROW, LOCK};
+use super::{Catalogue, GROW, LOCK, Seal};
 use crate::{
     db::{Fail, in_tx},
     error::{Error, Result},
     rows,
 };
-use contract::{Digest, Json, Millis, PublicationId, catalogue::Asset, manifest::Endpoint};
+use contract::{
+    Digest, Json, Millis, PublicationId, catalogue::Asset, manifest::Endpoint, signature::SignatureState,
+};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use uuid::Uuid;
@@ -38,6 +40,8 @@ pub struct NewPublication {
     pub at: Millis,
     /// Replace a stored version that has another digest.
     pub allow_republish: bool,
+    /// What was found about its signature.
+    pub seal: Seal,
 }
 
 /// What became of a publication.
@@ -50,8 +54,9 @@ pub enum Committed {
         /// The catalogue's revision afterwards.
         revision: i64,
     },
-    /// The version was stored before with this digest. Its endpoints were refreshed and a removed
-    /// plugin lives again; the revision grew only if one of these changed something.
+    /// The version was stored before with this digest. Its endpoints were refreshed, a removed plugin
+    /// lives again, and a valid signature was added to a version that had none; the revision grew
+    /// only if one of these changed something.
     Unchanged {
         /// The stored publication.
         publication_id: PublicationId,
@@ -59,7 +64,8 @@ pub enum Committed {
         revision: i64,
     },
     /// The version was stored with another digest and `allow_republish` was set: its content was
-    /// replaced under its old id, so that runs pinned to it go on, and it is the newest now.
+    /// replaced under its old id, so that runs pinned to it go on, and it is the newest now; a yank
+    /// was about the old content and is over.
     Replaced {
         /// The stored publication.
         publication_id: PublicationId,
@@ -71,7 +77,8 @@ pub enum Committed {
         /// The digest in the store.
         stored: Digest,
     },
-    /// Another live plugin's newest publication has one of the node types; nothing changed.
+    /// Another live plugin's newest publication that is not yanked, or a newer yanked one, has one of
+    /// the node types; nothing changed.
     NodeTypeConflict {
         /// The node type.
         node_type: String,
@@ -128,18 +135,20 @@ const OWNED_BY_OTHERS: &str = "\
     JOIN publications p ON p.plugin_id = g.plugin_id \
     JOIN publication_node_types n ON n.publication_id = p.publication_id \
     WHERE g.removed_at IS NULL AND g.plugin_id <> $1 \
-      AND p.position = (SELECT MAX(x.position) FROM publications x WHERE x.plugin_id = g.plugin_id) \
+      AND p.position >= (SELECT COALESCE(MAX(x.position), 0) FROM publications x \
+                         WHERE x.plugin_id = g.plugin_id AND x.yanked_at IS NULL) \
     ORDER BY n.node_type, p.plugin_id";
 
 const PUT_PUBLICATION: &str = "\
     INSERT INTO publications (publication_id, plugin_id, version, digest, label, description, manifest, \
-                              items, assets, published_at, position) \
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, \
+                              items, assets, published_at, signature, signed_by, position) \
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, \
             (SELECT COALESCE(MAX(position), 0) + 1 FROM publications)) \
     ON CONFLICT (plugin_id, version) DO UPDATE \
     SET digest = excluded.digest, label = excluded.label, description = excluded.description, \
         manifest = excluded.manifest, items = excluded.items, assets = excluded.assets, \
-        published_at = excluded.published_at, position = excluded.position";
+        published_at = excluded.published_at, position = excluded.position, yanked_at = NULL, \
+        signature = excluded.signature, signed_by = excluded.signed_by";
 
 // The parts of the transaction. They are macros because their connection is of either kind.
 
@@ -194,6 +203,8 @@ macro_rules! put_documents {
             .bind($new.items.text())
             .bind(&$assets)
             .bind($new.at.0)
+            .bind($new.seal.state.as_str())
+            .bind($new.seal.key_id.as_deref())
             .execute(&mut *$c)
             .await?;
         sqlx::query("DELETE FROM publication_node_types WHERE publication_id = $1")
@@ -212,6 +223,24 @@ macro_rules! put_documents {
             .await?;
         }
     }};
+}
+
+/// Adds a valid signature to a stored publication; is it new? A signature over the same digest never
+/// stops being one, so none is ever taken away.
+macro_rules! seal {
+    ($c:ident, $new:ident, $publication_id:ident) => {
+        $new.seal.state == SignatureState::Signed
+            && sqlx::query(
+                "UPDATE publications SET signature = 'signed', signed_by = $2 \
+                 WHERE publication_id = $1 AND signature <> 'signed'",
+            )
+            .bind($publication_id.0)
+            .bind($new.seal.key_id.as_deref())
+            .execute(&mut *$c)
+            .await?
+            .rows_affected()
+                > 0
+    };
 }
 
 /// Makes the plugin's endpoints exactly the given ones; did one move?
@@ -263,11 +292,15 @@ impl Catalogue {
             };
             let refresh = matches!(plan, Plan::Refresh(_));
             let revived = revive!(c, new);
-            if !refresh {
-                put_documents!(c, new, publication_id, assets);
-            }
+            let sealed = match refresh {
+                true => seal!(c, new, publication_id),
+                false => {
+                    put_documents!(c, new, publication_id, assets);
+                    true
+                }
+            };
             let moved = put_endpoints!(c, new);
-            if revived || moved || !refresh {
+            if revived || moved || sealed {
                 revision = sqlx::query_scalar(GROW).fetch_one(&mut *c).await?;
             }
             Ok::<_, Fail>(match plan {
@@ -309,6 +342,7 @@ mod tests {
             node_endpoints: Vec::new(),
             at: Millis(1),
             allow_republish: false,
+            seal: Seal::default(),
         }
     }
 

@@ -1,14 +1,19 @@
 //! Reading the catalogue.
 
 use super::{
-    Catalogue, EnablementKey, PinKey, PluginRow, PublicationKey, PublicationRow, Snapshot, StoredPublication,
+    Catalogue, EnablementKey, PinKey, PluginRow, PublicationKey, PublicationRow, Seal, Snapshot,
+    StoredPublication,
 };
 use crate::{
     db::{read, snapshot},
     error::{Error, Result},
     rows,
 };
-use contract::{Millis, PublicationId, catalogue::Health, manifest::Endpoint};
+use contract::{
+    Millis, PublicationId,
+    catalogue::{Health, HealthChange},
+    manifest::Endpoint,
+};
 use sqlx::{FromRow, QueryBuilder};
 use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
@@ -36,6 +41,9 @@ struct Publication {
     label: String,
     description: String,
     published_at: i64,
+    yanked_at: Option<i64>,
+    signature: String,
+    signed_by: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -64,13 +72,16 @@ const PLUGINS: &str = "\
            h.last_error, h.failures, h.successes \
     FROM plugins p LEFT JOIN plugin_health h ON h.plugin_id = p.plugin_id";
 const PUBLICATIONS: &str = "\
-    SELECT publication_id, plugin_id, version, digest, label, description, published_at \
+    SELECT publication_id, plugin_id, version, digest, label, description, published_at, yanked_at, \
+           signature, signed_by \
     FROM publications ORDER BY position DESC";
 const NODE_TYPES: &str =
     "SELECT publication_id, node_type FROM publication_node_types ORDER BY publication_id, ordinal";
 const ENDPOINTS: &str = "SELECT plugin_id, node_type, host, port FROM plugin_endpoints";
 const ENABLEMENT: &str = "SELECT workspace_id, user_id, plugin_id, enabled FROM plugin_enablement";
 const PINS: &str = "SELECT workspace_id, plugin_id, version FROM plugin_pins";
+const HISTORY: &str =
+    "SELECT plugin_id, at, state, reason FROM plugin_health_history ORDER BY plugin_id, at DESC";
 const REVISION: &str = "SELECT revision FROM catalogue_revision WHERE id = 1";
 
 impl Catalogue {
@@ -95,12 +106,24 @@ impl Catalogue {
         read!(&self.db, |c| Ok(sqlx::query_scalar(REVISION).fetch_one(c).await?))
     }
 
+    /// The last changes of the plugins' health, by plugin, the newest first.
+    pub async fn health_history(&self) -> Result<HashMap<String, Vec<HealthChange>>> {
+        let rows: Vec<(String, i64, String, Option<String>)> =
+            read!(&self.db, |c| Ok(sqlx::query_as(HISTORY).fetch_all(c).await?))?;
+        let mut history: HashMap<String, Vec<HealthChange>> = HashMap::new();
+        for (plugin_id, at, state, reason) in rows {
+            let state = rows::named(&state, format_args!("the health history of plugin {plugin_id}"))?;
+            history.entry(plugin_id).or_default().push(HealthChange { at: Millis(at), state, reason });
+        }
+        Ok(history)
+    }
+
     /// One publication with its documents, also of a removed plugin.
     pub async fn publication(&self, key: PublicationKey<'_>) -> Result<Option<StoredPublication>> {
         let row: Option<Documents> = read!(&self.db, |c| {
             let mut query = QueryBuilder::new(
                 "SELECT publication_id, plugin_id, version, digest, label, description, published_at, \
-                 manifest, items, assets FROM publications WHERE ",
+                 yanked_at, signature, signed_by, manifest, items, assets FROM publications WHERE ",
             );
             match key {
                 PublicationKey::Newest(plugin_id) => query.push("plugin_id = ").push_bind(plugin_id),
@@ -121,6 +144,7 @@ impl Documents {
         let id = self.row.publication_id;
         let what = |part: &str| format!("the {part} of publication {id}");
         Ok(StoredPublication {
+            seal: seal(&self.row.signature, self.row.signed_by, id)?,
             publication_id: PublicationId(id),
             digest: rows::digest(&self.row.digest, what("digest"))?,
             plugin_id: self.row.plugin_id,
@@ -200,6 +224,8 @@ impl Plugin {
 impl Publication {
     fn into_publication(self, node_types: Vec<String>) -> Result<PublicationRow> {
         Ok(PublicationRow {
+            seal: seal(&self.signature, self.signed_by, self.publication_id)?,
+            yanked_at: rows::optional_time(self.yanked_at),
             publication_id: PublicationId(self.publication_id),
             digest: rows::digest(&self.digest, format_args!("publication {}", self.publication_id))?,
             version: self.version,
@@ -209,4 +235,8 @@ impl Publication {
             node_types,
         })
     }
+}
+
+fn seal(state: &str, key_id: Option<String>, id: Uuid) -> Result<Seal> {
+    Ok(Seal { state: rows::named(state, format_args!("the signature of publication {id}"))?, key_id })
 }

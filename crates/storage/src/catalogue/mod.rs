@@ -17,7 +17,7 @@ pub use commit::{Committed, NewPublication};
 pub use snapshot::{EnablementKey, PinKey, PluginRow, PublicationRow, Snapshot};
 
 use crate::db::Db;
-use contract::{Digest, Json, Millis, PublicationId, catalogue::Asset};
+use contract::{Digest, Json, Millis, PublicationId, catalogue::Asset, signature::SignatureState};
 
 /// The catalogue.
 #[derive(Clone, Debug)]
@@ -55,6 +55,17 @@ pub struct StoredPublication {
     pub items: Json,
     /// Its static assets in file-service.
     pub assets: Vec<Asset>,
+    /// What was found about its signature.
+    pub seal: Seal,
+}
+
+/// What plugin-manager found about a publication's signature.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seal {
+    /// Is it signed?
+    pub state: SignatureState,
+    /// The key that it is signed with, or says to be.
+    pub key_id: Option<String>,
 }
 
 /// What a change did.

@@ -1,6 +1,7 @@
 //! The catalogue in memory, for caches: everything but the manifests and items, with the questions
 //! that control plane, engine and plugin-manager ask of it. Pure.
 
+use super::Seal;
 use contract::{
     Digest, Millis, PublicationId,
     catalogue::{Health, PluginSummary},
@@ -46,6 +47,10 @@ pub struct PublicationRow {
     pub published_at: Millis,
     /// Its node types, in the manifest's order.
     pub node_types: Vec<String>,
+    /// Since when nothing new uses it.
+    pub yanked_at: Option<Millis>,
+    /// What was found about its signature.
+    pub seal: Seal,
 }
 
 /// A plugin with its publications.
@@ -70,9 +75,19 @@ pub struct PluginRow {
 }
 
 impl PluginRow {
-    /// The newest committed publication.
+    /// The newest committed publication, yanked or not.
     pub fn newest(&self) -> Option<&PublicationRow> {
         self.publications.first()
+    }
+
+    /// What new use takes: the newest publication that is not yanked.
+    pub fn usable(&self) -> Option<&PublicationRow> {
+        self.publications.iter().find(|publication| publication.yanked_at.is_none())
+    }
+
+    /// What lists show: what new use takes, and the newest when everything is yanked.
+    pub fn shown(&self) -> Option<&PublicationRow> {
+        self.usable().or_else(|| self.newest())
     }
 
     /// The publication of a version.
@@ -80,12 +95,14 @@ impl PluginRow {
         self.publications.iter().find(|publication| publication.version == version)
     }
 
-    /// How good a claim of the plugin on a node type is; the least is the owner's.
+    /// How good a claim of the plugin on a node type is; the least is the owner's. A yanked version
+    /// that is newer than the usable one keeps its claim, so that the yank can be taken back.
     fn claim(&self, node_type: &str) -> Option<(bool, bool)> {
         let has =
             |publication: &PublicationRow| publication.node_types.iter().any(|known| known == node_type);
         let first = self.publications.iter().position(has)?;
-        Some((self.removed_at.is_some(), first > 0))
+        let usable = self.publications.iter().position(|publication| publication.yanked_at.is_none());
+        Some((self.removed_at.is_some(), usable.is_some_and(|usable| first > usable)))
     }
 }
 
@@ -135,9 +152,9 @@ impl Snapshot {
         Self { revision, plugins, enablement, pins, owners, publications }
     }
 
-    /// The plugin that a node type belongs to: the live one whose newest publication has it, else a
-    /// live one with an older publication that has it (a workspace may be pinned to that), else a
-    /// removed one.
+    /// The plugin that a node type belongs to: the live one whose newest usable publication has it (or
+    /// a yanked one that is newer still), else a live one with an older publication that has it (a
+    /// workspace may be pinned to that), else a removed one.
     pub fn owner_of(&self, node_type: &str) -> Option<&PluginRow> {
         self.plugins.get(self.owners.get(node_type)?)
     }
@@ -156,8 +173,8 @@ impl Snapshot {
     }
 
     /// The publication that a run of the workspace takes for a node type now: the pinned version of
-    /// the node type's owner, else its newest. A pin never moves: a pinned version that does not
-    /// exist is `None`.
+    /// the node type's owner, also when it is yanked, else its newest that is not. A pin never moves:
+    /// a pinned version that does not exist is `None`, and so is a plugin with nothing but yanked ones.
     pub fn resolve(&self, node_type: &str, workspace_id: &str) -> Option<PublicationId> {
         let owner = self.owner_of(node_type)?;
         self.chosen(owner, workspace_id).map(|publication| publication.publication_id)
@@ -166,7 +183,7 @@ impl Snapshot {
     fn chosen<'a>(&self, plugin: &'a PluginRow, workspace_id: &str) -> Option<&'a PublicationRow> {
         match self.pinned_version(&plugin.plugin_id, workspace_id) {
             Some(version) => plugin.version(version),
-            None => plugin.newest(),
+            None => plugin.usable(),
         }
     }
 
@@ -207,6 +224,7 @@ impl Snapshot {
             }),
             publication: publication.map(|publication| publication.publication_id),
             subject,
+            signature: publication.map(|publication| publication.seal.state).unwrap_or_default(),
             has_node_type: publication
                 .is_some_and(|publication| publication.node_types.iter().any(|known| known == node_type)),
         }
@@ -237,7 +255,7 @@ impl Snapshot {
         default_enabled: bool,
     ) -> Option<PluginSummary> {
         let plugin = self.plugins.get(plugin_id)?;
-        let newest = plugin.newest()?;
+        let newest = plugin.shown()?;
         let in_workspace = self.setting(workspace_id, None, plugin_id).unwrap_or(default_enabled);
         let for_user = user_id.and_then(|user_id| self.setting(workspace_id, Some(user_id), plugin_id));
         Some(PluginSummary {
@@ -255,6 +273,7 @@ impl Snapshot {
             quarantined: plugin.quarantined,
             removed: plugin.removed_at.is_some(),
             pinned_version: self.pinned_version(plugin_id, workspace_id).map(str::to_owned),
+            signature: newest.seal.state,
         })
     }
 }

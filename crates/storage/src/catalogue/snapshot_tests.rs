@@ -17,6 +17,8 @@ fn publication(n: u128, version: &str, node_types: &[&str]) -> PublicationRow {
         description: "For people".into(),
         published_at: Millis(7),
         node_types: node_types.iter().map(|name| (*name).to_owned()).collect(),
+        yanked_at: None,
+        seal: Seal::default(),
     }
 }
 
@@ -170,4 +172,37 @@ fn a_summary_shows_the_newest_publication_and_the_pin() {
     assert_eq!(summary.pinned_version.as_deref(), Some("0.0.1"));
     assert!(!summary.enabled && !summary.removed && !summary.quarantined);
     assert!(all.summary("slack", "w", None, true).is_none());
+}
+
+fn yanked(mut plugin: PluginRow, version: &str) -> PluginRow {
+    for publication in plugin.publications.iter_mut().filter(|known| known.version == version) {
+        publication.yanked_at = Some(Millis(9));
+    }
+    plugin
+}
+
+#[test]
+fn a_yanked_version_has_no_new_use_and_keeps_its_pins_and_runs() {
+    let id = |n| Some(PublicationId(Uuid::from_u128(n)));
+    let all = pinned(snapshot([yanked(jira(), "0.0.2")]), "jira", "0.0.2");
+    assert_eq!(all.resolve("get", "other"), id(1), "new use takes the one before");
+    assert_eq!(all.resolve("get", "pinned"), id(2), "a pin never moves");
+    assert_eq!(refusal(&all, "put", Some(2), "other"), None, "a run keeps its publication");
+    assert_eq!(refusal(&all, "put", None, "other"), Some(ErrorCode::NodeTypeUnknown));
+    assert_eq!(all.summary("jira", "other", None, true).unwrap().publication_version, "0.0.1");
+}
+
+#[test]
+fn a_plugin_with_nothing_but_yanked_versions_is_shown_and_not_used() {
+    let all = snapshot([yanked(yanked(jira(), "0.0.2"), "0.0.1")]);
+    assert_eq!(all.resolve("get", "w"), None);
+    assert_eq!(refusal(&all, "get", None, "w"), Some(ErrorCode::PublicationMissing));
+    assert_eq!(all.summary("jira", "w", None, true).unwrap().publication_version, "0.0.2");
+}
+
+#[test]
+fn a_yank_gives_no_node_type_away() {
+    let other = plugin("other", vec![publication(8, "2", &[]), publication(7, "1", &["put"])]);
+    let all = snapshot([yanked(jira(), "0.0.2"), other]);
+    assert_eq!(owner(&all, "put").as_deref(), Some("jira"));
 }

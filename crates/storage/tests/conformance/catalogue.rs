@@ -3,12 +3,13 @@
 use crate::{id, json, suite};
 use contract::{
     Digest, Millis, PublicationId,
-    catalogue::{Health, HealthState},
+    catalogue::{HEALTH_HISTORY, Health, HealthState},
     manifest::Endpoint,
+    signature::SignatureState,
 };
 use storage::{
     Error, Storage,
-    catalogue::{Change, EnablementKey, NewPublication},
+    catalogue::{Change, Committed, EnablementKey, NewPublication, Seal},
 };
 
 suite!(
@@ -18,6 +19,11 @@ suite!(
     a_pin_never_moves_by_itself,
     enablement_may_precede_the_publication,
     changes_of_unknown_plugins_change_nothing,
+    a_yank_is_remembered_and_can_be_taken_back,
+    a_yanked_version_keeps_its_node_types_from_other_plugins,
+    a_replaced_version_is_not_yanked,
+    a_valid_signature_is_added_and_never_taken_away,
+    the_last_changes_of_health_are_kept,
 );
 
 pub(crate) fn publication(plugin_id: &str, version: &str, node_types: &[&str]) -> NewPublication {
@@ -34,6 +40,7 @@ pub(crate) fn publication(plugin_id: &str, version: &str, node_types: &[&str]) -
         node_endpoints: Vec::new(),
         at: Millis(1_000),
         allow_republish: false,
+        seal: Seal::default(),
     }
 }
 
@@ -145,4 +152,85 @@ async fn changes_of_unknown_plugins_change_nothing(storage: Storage) {
     assert_eq!(catalogue.record_health("x", &Health::default()).await.unwrap(), nothing);
     assert_eq!(catalogue.unpin("w", "x").await.unwrap(), nothing);
     assert!(matches!(catalogue.pin("w", "x", "1").await, Err(Error::Conflict { .. })));
+}
+
+async fn a_yank_is_remembered_and_can_be_taken_back(storage: Storage) {
+    let catalogue = storage.catalogue();
+    for version in ["1", "2"] {
+        catalogue.commit(&publication("jira", version, &["a"])).await.unwrap();
+    }
+    let usable = async || {
+        let snapshot = catalogue.snapshot().await.unwrap();
+        snapshot.plugins["jira"].usable().map(|row| row.version.clone())
+    };
+    assert_eq!(
+        catalogue.set_yanked("jira", "2", Some(Millis(5))).await.unwrap(),
+        Change { changed: true, revision: 3 }
+    );
+    assert!(!catalogue.set_yanked("jira", "2", Some(Millis(6))).await.unwrap().changed);
+    assert!(!catalogue.set_yanked("jira", "9", Some(Millis(6))).await.unwrap().changed);
+    assert_eq!(usable().await.as_deref(), Some("1"));
+    let snapshot = catalogue.snapshot().await.unwrap();
+    assert_eq!(snapshot.plugins["jira"].version("2").unwrap().yanked_at, Some(Millis(5)));
+    assert!(catalogue.set_yanked("jira", "2", None).await.unwrap().changed);
+    assert_eq!(usable().await.as_deref(), Some("2"));
+}
+
+async fn a_yanked_version_keeps_its_node_types_from_other_plugins(storage: Storage) {
+    let catalogue = storage.catalogue();
+    catalogue.commit(&publication("jira", "1", &["a"])).await.unwrap();
+    catalogue.set_yanked("jira", "1", Some(Millis(5))).await.unwrap();
+    let taken = catalogue.commit(&publication("other", "1", &["a"])).await.unwrap();
+    assert!(matches!(taken, Committed::NodeTypeConflict { owner, .. } if owner == "jira"));
+    catalogue.commit(&publication("jira", "2", &["b"])).await.unwrap();
+    let free = catalogue.commit(&publication("other", "1", &["a"])).await.unwrap();
+    assert!(matches!(free, Committed::Committed { .. }));
+}
+
+async fn a_replaced_version_is_not_yanked(storage: Storage) {
+    let catalogue = storage.catalogue();
+    catalogue.commit(&publication("jira", "1", &["a"])).await.unwrap();
+    catalogue.set_yanked("jira", "1", Some(Millis(5))).await.unwrap();
+    catalogue.commit(&publication("jira", "1", &["a"])).await.unwrap();
+    let yanked = async || {
+        let snapshot = catalogue.snapshot().await.unwrap();
+        snapshot.plugins["jira"].version("1").unwrap().yanked_at
+    };
+    assert_eq!(yanked().await, Some(Millis(5)), "the same content stays yanked");
+    let other =
+        NewPublication { digest: Digest([2; 32]), allow_republish: true, ..publication("jira", "1", &["a"]) };
+    catalogue.commit(&other).await.unwrap();
+    assert_eq!(yanked().await, None);
+}
+
+async fn a_valid_signature_is_added_and_never_taken_away(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let plain = publication("jira", "1", &["a"]);
+    let seal = Seal { state: SignatureState::Signed, key_id: Some("release".into()) };
+    catalogue.commit(&plain).await.unwrap();
+    let signed = NewPublication { seal: seal.clone(), ..plain.clone() };
+    assert!(matches!(catalogue.commit(&signed).await.unwrap(), Committed::Unchanged { revision: 2, .. }));
+    let invalid = Seal { state: SignatureState::Invalid, key_id: Some("x".into()) };
+    for again in [plain.clone(), NewPublication { seal: invalid, ..plain }] {
+        assert!(matches!(catalogue.commit(&again).await.unwrap(), Committed::Unchanged { revision: 2, .. }));
+    }
+    assert_eq!(catalogue.snapshot().await.unwrap().plugins["jira"].newest().unwrap().seal, seal);
+}
+
+async fn the_last_changes_of_health_are_kept(storage: Storage) {
+    let catalogue = storage.catalogue();
+    catalogue.commit(&publication("jira", "1", &["a"])).await.unwrap();
+    let last = i64::try_from(HEALTH_HISTORY).unwrap() + 5;
+    for at in 1..=last {
+        let state = if at % 2 == 0 { HealthState::Offline } else { HealthState::Online };
+        let reason = (at % 2 == 0).then(|| format!("refused {at}"));
+        let health = Health { state, since: Some(Millis(at)), last_error: reason, ..Health::default() };
+        catalogue.record_health("jira", &health).await.unwrap();
+        catalogue.record_health("jira", &health).await.unwrap();
+    }
+    let history = catalogue.health_history().await.unwrap().remove("jira").unwrap();
+    let times: Vec<i64> = history.iter().map(|change| change.at.0).collect();
+    assert_eq!(times, (6..=last).rev().collect::<Vec<_>>());
+    assert_eq!((history[0].state, history[0].reason.clone()), (HealthState::Online, None));
+    assert_eq!(history[1].reason.as_deref(), Some(format!("refused {}", last - 1).as_str()));
 }
