@@ -3,7 +3,7 @@
 use crate::{
     Error, Settings,
     access::Access,
-    dispatch::{CatalogueCache, DispatchStops, Dispatcher},
+    dispatch::{CatalogueCache, DispatchStops, Dispatcher, Parts},
     engine::Engine,
     executor_secrets::ExecutorDesk,
     http::{self, BodyBudget, HttpDoor},
@@ -104,16 +104,8 @@ impl Service {
                 limits.frame_timeout,
             ),
         };
-        let dispatcher = Dispatcher::new(
-            &settings,
-            &storage,
-            Arc::clone(&catalogue),
-            secrets,
-            engine,
-            reports,
-            metrics,
-            stops.dispatch.clone(),
-        );
+        let parts = Parts { catalogue: Arc::clone(&catalogue), secrets, engine, reports, metrics };
+        let dispatcher = Dispatcher::new(&settings, &storage, parts, stops.dispatch.clone());
         Ok(Self {
             http,
             tcp,

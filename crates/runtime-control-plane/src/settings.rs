@@ -65,6 +65,8 @@ pub struct Settings {
 pub struct DispatchLimits {
     /// Undelivered tasks at once.
     pub in_flight: usize,
+    /// Bytes of all undelivered tasks together, beyond which no more are taken.
+    pub in_flight_bytes: usize,
     /// Undelivered tasks of one plugin endpoint at once.
     pub in_flight_per_endpoint: usize,
     /// Tasks of one endpoint that wait here for room in its window; beyond it they go back to the
@@ -80,6 +82,7 @@ impl Default for DispatchLimits {
     fn default() -> Self {
         Self {
             in_flight: 4096,
+            in_flight_bytes: 256 * MIB,
             in_flight_per_endpoint: 256,
             backlog_per_endpoint: 256,
             backlog_bytes: 64 * MIB,

@@ -4,10 +4,7 @@ use contract::manifest::Endpoint;
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 use wire::{Client, ClientConfig};
@@ -15,23 +12,29 @@ use wire::{Client, ClientConfig};
 /// How long an unused client keeps its connection.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
+/// For how long it is remembered that a plugin takes events: another version of it may take requests,
+/// whose answers say more.
+const REMEMBERED: Duration = Duration::from_secs(5 * 60);
+
 /// A plugin's door.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) endpoint: Endpoint,
     pub(super) client: Client,
-    /// It has no handler for tasks as requests: they are sent as events (protocol section 1).
-    takes_events: AtomicBool,
+    /// When it was found to have no handler for tasks as requests: they are sent as events (protocol
+    /// section 1).
+    takes_events: Mutex<Option<Instant>>,
 }
 
 impl Peer {
     pub(super) fn takes_events(&self) -> bool {
-        self.takes_events.load(Ordering::Relaxed)
+        self.takes_events.lock().is_some_and(|since| since.elapsed() < REMEMBERED)
     }
 
     /// Remembers how tasks are to be sent.
     pub(super) fn set_takes_events(&self, takes: bool) {
-        if self.takes_events.swap(takes, Ordering::Relaxed) != takes && takes {
+        let found = takes.then(Instant::now);
+        if std::mem::replace(&mut *self.takes_events.lock(), found).is_none() && takes {
             tracing::info!(
                 event = "plugin_takes_events",
                 endpoint = %self.endpoint,
@@ -63,7 +66,7 @@ impl Endpoints {
         let peer = Arc::new(Peer {
             endpoint: endpoint.clone(),
             client: Client::new(endpoint.host.clone(), endpoint.port, self.config.clone()),
-            takes_events: AtomicBool::new(false),
+            takes_events: Mutex::new(None),
         });
         peers.insert(endpoint.clone(), (Arc::clone(&peer), Instant::now()));
         peer

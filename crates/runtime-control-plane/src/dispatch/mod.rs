@@ -36,7 +36,7 @@ use window::{Admission, Admitted, Window};
 use wire::ClientConfig;
 
 /// Tasks taken from the lane at once.
-const TAKE: usize = 64;
+const TAKE: usize = 32;
 /// How long one look at the lane waits.
 const TAKE_WAIT: Duration = Duration::from_secs(5);
 
@@ -83,17 +83,19 @@ struct Attempt {
     timeout: Duration,
 }
 
+/// What the dispatcher works with and shares with the rest of the service.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) catalogue: Arc<CatalogueCache>,
+    pub(crate) secrets: Arc<Secrets>,
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) reports: Arc<Reports>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
 impl Dispatcher {
-    pub(crate) fn new(
-        settings: &Settings,
-        storage: &Storage,
-        catalogue: Arc<CatalogueCache>,
-        secrets: Arc<Secrets>,
-        engine: Arc<Engine>,
-        reports: Arc<Reports>,
-        metrics: Arc<Metrics>,
-        stops: DispatchStops,
-    ) -> Self {
+    pub(crate) fn new(settings: &Settings, storage: &Storage, parts: Parts, stops: DispatchStops) -> Self {
+        let Parts { catalogue, secrets, engine, reports, metrics } = parts;
         let limits = settings.dispatch.clone();
         let config = ClientConfig {
             max_frame_bytes: settings.max_frame_bytes,

@@ -51,6 +51,7 @@ struct State {
     targets: HashMap<Target, Lane>,
     known: HashSet<ExecutionId>,
     in_flight: usize,
+    in_flight_bytes: usize,
     parked_bytes: usize,
     closed: bool,
 }
@@ -72,10 +73,17 @@ impl Window {
         (Arc::new(window), admitted)
     }
 
-    /// Waits until the window has room in all; for how many tasks.
+    /// Waits until the window has room in all, by number and by bytes; for how many tasks. Their
+    /// bytes are not known before they are taken: the bound may be exceeded by them once.
     pub(super) async fn room(&self) -> usize {
         loop {
-            let room = self.limits.in_flight.saturating_sub(self.state.lock().in_flight);
+            let room = {
+                let state = self.state.lock();
+                match state.in_flight_bytes < self.limits.in_flight_bytes {
+                    true => self.limits.in_flight.saturating_sub(state.in_flight),
+                    false => 0,
+                }
+            };
             if room > 0 {
                 return room;
             }
@@ -114,8 +122,9 @@ impl Window {
         }
         lane.in_flight += 1;
         state.in_flight += 1;
+        state.in_flight_bytes = state.in_flight_bytes.saturating_add(bytes);
         state.known.insert(execution_id);
-        self.start(target, task);
+        self.start(target, task, bytes);
         Admission::Started
     }
 
@@ -129,25 +138,28 @@ impl Window {
         parked.into_iter().map(|(task, _)| task).collect()
     }
 
-    fn start(self: &Arc<Self>, target: Target, task: Task) {
+    fn start(self: &Arc<Self>, target: Target, task: Task, bytes: usize) {
         self.metrics.in_flight.inc();
-        let slot = Slot { window: Arc::clone(self), target, execution_id: task.execution_id };
+        let slot = Slot { window: Arc::clone(self), target, execution_id: task.execution_id, bytes };
         if let Err(mpsc::error::SendError(admitted)) = self.started.send(Admitted { task, slot }) {
             // The dispatcher has ended: nobody counts any more, and the lock is held here.
             std::mem::forget(admitted.slot);
         }
     }
 
-    fn release(self: &Arc<Self>, target: &Target, execution_id: ExecutionId) {
+    fn release(self: &Arc<Self>, target: &Target, execution_id: ExecutionId, bytes: usize) {
         let state = &mut *self.state.lock();
         self.metrics.in_flight.dec();
         state.known.remove(&execution_id);
+        state.in_flight_bytes = state.in_flight_bytes.saturating_sub(bytes);
         let Some(lane) = state.targets.get_mut(target) else { return };
         if let Some((task, bytes)) = lane.parked.pop_front() {
             // The place goes to the next of the same endpoint; the counts stay.
             state.parked_bytes -= bytes;
+            state.in_flight_bytes = state.in_flight_bytes.saturating_add(bytes);
             self.metrics.parked.dec();
-            self.start(target.clone(), task);
+            self.start(target.clone(), task, bytes);
+            self.freed.notify_one();
             return;
         }
         lane.in_flight -= 1;
@@ -165,11 +177,12 @@ pub(super) struct Slot {
     window: Arc<Window>,
     target: Target,
     execution_id: ExecutionId,
+    bytes: usize,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.window.release(&self.target, self.execution_id);
+        self.window.release(&self.target, self.execution_id, self.bytes);
     }
 }
 
@@ -180,6 +193,7 @@ mod tests {
 
     const LIMITS: DispatchLimits = DispatchLimits {
         in_flight: 3,
+        in_flight_bytes: 50,
         in_flight_per_endpoint: 2,
         backlog_per_endpoint: 2,
         backlog_bytes: 100,
@@ -288,6 +302,15 @@ mod tests {
         });
         drop(started.try_recv().unwrap());
         assert_eq!(waiting.await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn large_tasks_fill_the_window_by_their_bytes() {
+        let (window, mut started) = window(LIMITS);
+        window.admit(target(1), task(1), 50);
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, window.room()).await.is_err());
+        drop(started.try_recv().unwrap());
+        assert_eq!(window.room().await, 3);
     }
 
     #[tokio::test]
