@@ -101,11 +101,12 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     match segments {
         // NAT64 and 6to4 lead to the IPv4 address that they hold.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => embedded(high, low),
-        // Local NAT64, discard-only, documentation, Teredo, unique local, link-local, site-local,
-        // multicast, and everything that IPv4 compatibility covers (`::` and `::1` too).
-        [0x64, 0xff9b, ..] | [0x100, 0, 0, 0, ..] | [0x2001, 0xdb8, ..] | [0x2001, 0, ..] => false,
-        [0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => false,
-        _ => true,
+        // Protocol assignments (Teredo among them) and documentation.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        // Only this part of the space is global unicast: not what is local, unassigned, or made of
+        // an IPv4 address (`::1` too).
+        [0x2000..=0x3fff, ..] => true,
+        _ => false,
     }
 }
 
@@ -148,6 +149,12 @@ mod tests {
             "[2002:7f00:1::]",
             "[2001:db8::1]",
             "[::7f00:1]",
+            "[::ffff:0:7f00:1]",
+            "[64:ff9b:1::7f00:1]",
+            "[2001::1]",
+            "[3fff::1]",
+            "[100::1]",
+            "[5f00::1]",
         ] {
             assert!(!allows(&format!("http://{host}/")), "{host}");
         }
