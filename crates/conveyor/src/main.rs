@@ -7,6 +7,7 @@ mod client;
 mod commands;
 mod compose;
 mod credentials;
+mod descriptors;
 mod document;
 mod failure;
 mod logs;

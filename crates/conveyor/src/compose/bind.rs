@@ -24,6 +24,7 @@ const MASTER_KEY_FILE: &str = "secret-master.key";
 /// # Errors
 /// The first service that cannot be bound, by name.
 pub(crate) async fn bind(plan: Plan) -> anyhow::Result<Platform> {
+    crate::descriptors::raise_limit();
     let shared = Shared::open(&plan).await?;
     let mut binding = Binding { plan, shared, units: Vec::new(), listening: Vec::new() };
     for service in ServiceName::ALL {
