@@ -289,7 +289,7 @@ async fn strange_json_is_answered_and_harms_nobody() {
         let (key, execution_id) = (CONTROL_PLANE_KEY, attempt.execution_id);
         let data = format!(r#"{{"key":"{key}","executionId":"{execution_id}","outputs":{outputs}}}"#);
         let code = world.report("step_result", &data).await;
-        assert!(codes.contains(&code.as_str()), "{code}: {:.100}", outputs);
+        assert!(codes.contains(&code.as_str()), "{code}: {outputs:.100}");
         // The other door judges the same body the same way.
         let url = format!("http://127.0.0.1:{}/internal/steps/result", world.solo.http_port);
         let answer = world.http.post(url).bearer_auth(key).body(data).timeout(PATIENCE).send().await.unwrap();
