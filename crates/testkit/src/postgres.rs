@@ -1,5 +1,7 @@
 //! A PostgreSQL server from the system's packages.
 
+mod replication;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
@@ -11,7 +13,8 @@ use crate::{Error, Process, Program, Signal, free_port};
 
 /// How long starting and stopping may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-const READY: &str = "database system is ready to accept connections";
+/// Of a primary (`… connections`) and of a standby (`… read-only connections`).
+const READY: &str = "database system is ready to accept";
 
 /// How to run the server.
 #[derive(Clone, Debug, Default)]
