@@ -194,7 +194,12 @@ impl<'s> Reader<'s> {
         default: &str,
         doc: &'static str,
     ) -> Option<T> {
-        if self.source.get(name).is_some_and(|text| text.trim().is_empty()) {
+        let is_empty = |text: &String| text.trim().is_empty();
+        let said = self.source.get(name);
+        // An empty value gives way to the file, and an empty file is as empty as a value.
+        let from_file = self.source.get(&format!("{name}_FILE")).filter(|path| !is_empty(path));
+        let read = from_file.and_then(|path| std::fs::read_to_string(path).ok());
+        if said.as_ref().is_some_and(is_empty) || said.is_none() && read.as_ref().is_some_and(is_empty) {
             self.fault(
                 name,
                 Some(String::new()),
@@ -354,6 +359,11 @@ mod tests {
         let source = Variables::of([("A_TEXT", " "), ("A_LIST", "")]);
         let mut reader = Reader::new(&source);
         assert_eq!(reader.text("A_TEXT", "x", ""), "x");
+        reader.list::<String>("A_LIST", "CIDR list", "0.0.0.0/0", "");
+        assert_eq!(reader.faults()[0].variable, "A_LIST");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let source = Variables::from_iter([("A_LIST_FILE", file.path().to_str().unwrap())]);
+        let mut reader = Reader::new(&source);
         reader.list::<String>("A_LIST", "CIDR list", "0.0.0.0/0", "");
         assert_eq!(reader.faults()[0].variable, "A_LIST");
     }

@@ -1,10 +1,10 @@
 //! Who may come in: one rule for both doors (protocol sections 1, 4 and 9).
 
-use crate::{Error, Settings};
+use crate::{Error, Settings, metrics::Metrics, reports::Door};
 use contract::{ErrorCode, Json, RpcError};
 use secrecy::ExposeSecret;
-use std::{net::IpAddr, sync::Arc};
-use wire::{AllowList, Credentials, TrustProxy, credential_in};
+use std::{net::IpAddr, sync::Arc, time::Instant};
+use wire::{AllowList, Credentials, LogGate, TrustProxy, credential_in};
 
 /// Where the key stands in a TCP message, in the order of precedence.
 const TOP_KEYS: [&str; 3] = ["key", "controlPlaneKey", "token"];
@@ -17,47 +17,85 @@ pub(crate) struct Access {
     trust_proxy: TrustProxy,
     /// `None`: everybody who may connect may report (`CONVEYOR_INSECURE_DEV`).
     credentials: Option<Arc<Credentials>>,
+    metrics: Arc<Metrics>,
+    log: AuditLog,
+}
+
+/// A gate per code: strangers who guess keys must not hide those who come from elsewhere.
+#[derive(Debug, Default)]
+struct AuditLog {
+    unauthorized: LogGate,
+    forbidden_address: LogGate,
 }
 
 impl Access {
     /// # Errors
     /// [`Error::KeyMissing`]
-    pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
+    pub(crate) fn new(settings: &Settings, metrics: Arc<Metrics>) -> Result<Self, Error> {
         let credentials = match &settings.key {
             Some(key) => Some(Arc::new(Credentials::new(key.clone(), settings.key_previous.clone()))),
-            None if settings.insecure => {
-                tracing::warn!(
-                    event = "insecure_start",
-                    "reports are accepted without a key because CONVEYOR_INSECURE_DEV is set"
-                );
-                None
-            }
+            None if settings.insecure => None,
             None => return Err(Error::KeyMissing),
         };
-        Ok(Self { allow: settings.allow.clone(), trust_proxy: settings.trust_proxy.clone(), credentials })
+        if settings.insecure {
+            tracing::warn!(
+                event = "insecure_dev",
+                has_key = credentials.is_some(),
+                "CONVEYOR_INSECURE_DEV is set: without PLUGIN_CONTROL_PLANE_KEY everyone who can connect may report"
+            );
+        }
+        Ok(Self {
+            allow: settings.allow.clone(),
+            trust_proxy: settings.trust_proxy.clone(),
+            credentials,
+            metrics,
+            log: AuditLog::default(),
+        })
     }
 
     pub(crate) fn credentials(&self) -> Option<Arc<Credentials>> {
         self.credentials.clone()
     }
 
-    /// Judges the address of an HTTP request: its peer's, or the one that trusted proxies name.
+    /// Judges the address of an HTTP request: its peer's, or the one that trusted proxies name. The
+    /// address that was judged.
     pub(crate) fn check_address<'h>(
         &self,
         peer: IpAddr,
         forwarded: impl IntoIterator<Item = &'h str>,
-    ) -> Result<(), RpcError> {
+    ) -> Result<IpAddr, RpcError> {
         let address = self
             .trust_proxy
             .client_address(peer, forwarded)
             .map_err(|error| RpcError::new(ErrorCode::ForbiddenAddress, error.to_string()))?;
         if self.allow.allows(address) {
-            return Ok(());
+            return Ok(address);
         }
         Err(RpcError::new(
             ErrorCode::ForbiddenAddress,
             format!("the address {address} is not in the allowlist of this service"),
         ))
+    }
+
+    /// Puts a refusal of access on record: each is counted, and logged with the address that it
+    /// concerns, at most once a second and code.
+    pub(crate) fn audit(&self, door: Door, address: IpAddr, error: &RpcError) {
+        self.metrics.refusal(door.as_str(), error.code.as_str());
+        let gate = match error.code {
+            ErrorCode::ForbiddenAddress => &self.log.forbidden_address,
+            _ => &self.log.unauthorized,
+        };
+        if let Some(unlogged_before) = gate.pass(Instant::now()) {
+            tracing::warn!(
+                event = "access_refused",
+                door = door.as_str(),
+                %address,
+                reason = error.code.as_str(),
+                unlogged_before,
+                "access refused: {}",
+                error.message
+            );
+        }
     }
 
     /// Judges the key in a TCP message.

@@ -49,9 +49,9 @@ impl Service {
     /// # Errors
     /// A door that cannot be opened, or a missing key.
     pub async fn bind(settings: Settings, storage: Storage, queue: Queue) -> Result<Self, Error> {
-        let access = Arc::new(Access::new(&settings)?);
-        let stops = Stops::default();
         let metrics = Arc::new(Metrics::new());
+        let access = Arc::new(Access::new(&settings, Arc::clone(&metrics))?);
+        let stops = Stops::default();
         let engine = Arc::new(Engine::new(&settings));
         let reports = Arc::new(Reports::start(
             Arc::clone(&engine),

@@ -219,18 +219,21 @@ impl Settings {
                 "Is a plugin enabled in workspaces that have not said so?",
                 str::parse,
             ),
-            delivery_timeout: reader.millis(
+            delivery_timeout: positive_millis(
+                reader,
                 "RUNTIME_CONTROL_PLANE_DELIVERY_TIMEOUT_MS",
                 30_000,
                 "From the dispatch of a task to its delivery.",
             ),
-            report_timeout: reader.millis(
+            report_timeout: positive_millis(
+                reader,
                 "RUNTIME_CONTROL_PLANE_REPORT_TIMEOUT_MS",
                 10_000,
                 "From the arrival of a report to its answer; then the reporter is told to try again.",
             ),
             dispatch: DispatchLimits::read(reader),
-            drain_timeout: reader.millis(
+            drain_timeout: positive_millis(
+                reader,
                 "RUNTIME_CONTROL_PLANE_DRAIN_TIMEOUT_MS",
                 30_000,
                 "How long a stop may take to finish deliveries and reports.",
@@ -287,10 +290,18 @@ fn bounded(
     })
 }
 
+/// A time that something may take: none at all would fail everything.
+fn positive_millis(reader: &mut Reader<'_>, name: &'static str, default: u64, doc: &'static str) -> Duration {
+    Duration::from_millis(reader.parsed(name, "milliseconds", default, doc, |text| match text.parse() {
+        Ok(millis) if millis > 0 => Ok(millis),
+        _ => Err("is no time; use a whole number from 1 up".to_owned()),
+    }))
+}
+
 /// An http(s) URL without a slash at the end.
 fn url(reader: &mut Reader<'_>, name: &'static str, default: &str, doc: &'static str) -> String {
     reader.parsed(name, "URL", default.to_owned(), doc, |text| {
-        let valid = text.parse::<axum::http::Uri>().is_ok_and(|uri| {
+        let valid = text.parse::<http::Uri>().is_ok_and(|uri| {
             matches!(uri.scheme_str(), Some("http" | "https"))
                 && uri.host().is_some_and(|host| !host.is_empty())
         });

@@ -33,8 +33,7 @@ impl Handler for TcpDoor {
             return Reply::NoHandler;
         }
         if let Err(error) = self.access.check_message(&request.data) {
-            self.metrics.refusal(Door::Tcp.as_str(), error.code.as_str());
-            tracing::debug!(event = "report_unauthorized", peer = %request.peer.socket, "wrong or missing key");
+            self.access.audit(Door::Tcp, request.peer.address, &error);
             return Reply::Error(error);
         }
         let Some(kind) = kind else { return self.secrets(&request.data).await };

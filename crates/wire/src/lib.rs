@@ -20,7 +20,7 @@ pub use client::{CallError, Client, ClientConfig, Link, Sent};
 pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
 pub use http_listener::{HttpConfig, HttpLimits, HttpListener, HttpPeer};
 pub use packet::RemoteError;
-pub use server::{Handler, Limits, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
+pub use server::{Handler, Limits, LogGate, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
 
 use std::{io, net::SocketAddr};
 

@@ -27,7 +27,7 @@ use contract::{
     report::{ReportKind, ReportOutcome, StepReportOutcomes},
 };
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 use wire::HttpPeer;
 
 /// The key's own header; `Authorization: Bearer` serves as well.
@@ -49,6 +49,10 @@ pub(crate) struct HttpDoor {
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) budget: BodyBudget,
 }
+
+/// The address that was judged, for the record of what comes after.
+#[derive(Clone, Copy)]
+struct Judged(IpAddr);
 
 /// All routes.
 pub(crate) fn router(door: Arc<HttpDoor>) -> Router {
@@ -77,7 +81,7 @@ pub(crate) fn router(door: Arc<HttpDoor>) -> Router {
 }
 
 /// Lets a request through whose address, judged behind trusted proxies, is in the allowlist.
-async fn need_address(State(door): State<Arc<HttpDoor>>, request: Request, next: Next) -> Response {
+async fn need_address(State(door): State<Arc<HttpDoor>>, mut request: Request, next: Next) -> Response {
     // The server puts it into every request.
     let Some(HttpPeer(peer)) = request.extensions().get().copied() else {
         return refusal(&RpcError::new(ErrorCode::Internal, "the request has no peer address"));
@@ -90,10 +94,12 @@ async fn need_address(State(door): State<Arc<HttpDoor>>, request: Request, next:
         .map(|line| line.to_str().unwrap_or("?"))
         .collect();
     match door.access.check_address(peer.ip(), forwarded) {
-        Ok(()) => next.run(request).await,
+        Ok(address) => {
+            request.extensions_mut().insert(Judged(address));
+            next.run(request).await
+        }
         Err(error) => {
-            door.metrics.refusal(Door::Http.as_str(), error.code.as_str());
-            tracing::warn!(event = "address_refused", peer = %peer, "{}", error.message);
+            door.access.audit(Door::Http, peer.ip().to_canonical(), &error);
             refusal(&error)
         }
     }
@@ -101,10 +107,14 @@ async fn need_address(State(door): State<Arc<HttpDoor>>, request: Request, next:
 
 /// Lets a request through that carries the key.
 async fn need_key(State(door): State<Arc<HttpDoor>>, request: Request, next: Next) -> Response {
+    // The address is judged in front of the key.
+    let Some(Judged(address)) = request.extensions().get().copied() else {
+        return refusal(&RpcError::new(ErrorCode::Internal, "the request's address was not judged"));
+    };
     match door.access.check_key(key_of(request.headers())) {
         Ok(()) => next.run(request).await,
         Err(error) => {
-            door.metrics.refusal(Door::Http.as_str(), error.code.as_str());
+            door.access.audit(Door::Http, address, &error);
             refusal(&error)
         }
     }

@@ -14,7 +14,7 @@ mod proxied;
 mod stats;
 
 pub use limits::Limits;
-pub use stats::{Refusal, Stats};
+pub use stats::{LogGate, Refusal, Stats};
 
 use crate::{AllowList, Error, TrustProxy, budget::Budget, socket};
 use bytes::Bytes;

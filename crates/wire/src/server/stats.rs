@@ -32,13 +32,15 @@ pub enum Refusal {
     BufferBudget,
     /// The peer does not take its replies.
     WriteQueue,
+    /// A peer that has connected for a while, idle now, has never made a request that was accepted.
+    IdleStranger,
     /// A trusted proxy did not say in time, or not in good form, for whom it connects.
     ProxyHeader,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::AddressNotAllowed,
         Self::TooManyConnections,
         Self::FirstByteTimeout,
@@ -48,6 +50,7 @@ impl Refusal {
         Self::Malformed,
         Self::BufferBudget,
         Self::WriteQueue,
+        Self::IdleStranger,
         Self::ProxyHeader,
     ];
 
@@ -63,6 +66,7 @@ impl Refusal {
             Self::Malformed => "malformed",
             Self::BufferBudget => "buffer_budget",
             Self::WriteQueue => "write_queue",
+            Self::IdleStranger => "idle_stranger",
             Self::ProxyHeader => "proxy_header",
         }
     }
@@ -162,12 +166,13 @@ impl Drop for OpenConnection<'_> {
     }
 }
 
-/// At most one log line a second and reason: refusals come as fast as an attacker likes.
+/// At most one log line a second: refusals come as fast as an attacker likes. One gate per reason.
 #[derive(Debug, Default)]
-struct LogGate(Mutex<(Option<Instant>, u64)>);
+pub struct LogGate(Mutex<(Option<Instant>, u64)>);
 
 impl LogGate {
-    fn pass(&self, now: Instant) -> Option<u64> {
+    /// May a line be written now? Then how many were left out since the last one.
+    pub fn pass(&self, now: Instant) -> Option<u64> {
         let (last, suppressed) = &mut *self.0.lock();
         if last.is_some_and(|last| now.saturating_duration_since(last) < Duration::from_secs(1)) {
             *suppressed += 1;
