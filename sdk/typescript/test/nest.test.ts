@@ -123,10 +123,12 @@ describe('a plugin on NestJS', () => {
     assert.deepEqual([data.key, data.nodeType], ['cp-key', 'data.open']);
   });
 
-  it('takes numbers as text, as the editor stores them, and delivers them unchanged', async () => {
+  it('takes numbers as text and optional ones as nothing, as the editor stores them, and delivers them unchanged', async () => {
     const { outputs } = await result('plugin.fixture.echo', { token: 's', text: 'ab', times: '2' });
     assert.equal(outputs.text, 'abab');
     assert.equal(outputs.seen.inputs.times, '2');
+    cp.heard.length = 0;
+    assert.equal((await result('plugin.fixture.echo', { token: 's', text: 'ab', times: '' })).status, 'ok');
   });
 
   it('fails a step whose inputs break the DTO, inherited rules too, and names every field', async () => {

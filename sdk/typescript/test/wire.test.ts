@@ -89,6 +89,32 @@ describe('the listener', () => {
     assert.match(await exchange(echo(), '99999#{'), /payload_too_large.*99999.*1000/);
   });
 
+  it('refuses unfinished frames of many connections beyond their common limit', async () => {
+    const server = new WireServer(() => true, { log: silentLog, maxBuffered: 100 });
+    const port = await server.listen(0, '127.0.0.1');
+    const [first, second] = [connect(port, '127.0.0.1'), connect(port, '127.0.0.1')];
+    first.write(`1000#${'x'.repeat(70)}`);
+    await once(first, 'connect');
+    second.write(`1000#${'x'.repeat(70)}`);
+    const [bytes] = (await Promise.race([once(first, 'data'), once(second, 'data')])) as [Buffer];
+    assert.match(String(bytes), /"code":"overloaded".*140.*100/);
+    first.destroy();
+    second.destroy();
+    await server.close();
+  });
+
+  it('takes whole messages that are no packets as events of no pattern', async () => {
+    const server = new WireServer((packet, reply) => (reply({ response: packet.data, isDisposed: true }), true), {
+      log: silentLog,
+    });
+    const socket = connect(await server.listen(0, '127.0.0.1'), '127.0.0.1');
+    socket.write('1#53#"x"4#null2#[]36#{"pattern":"echo","data":1,"id":"1"}');
+    const [bytes] = (await once(socket, 'data')) as [Buffer];
+    assert.equal(String(bytes), '41#{"response":1,"isDisposed":true,"id":"1"}');
+    socket.destroy();
+    await server.close();
+  });
+
   it('gives up on a frame that does not end', async () => {
     assert.match(await exchange(echo(), '500#{"pattern":'), /not finished in time/);
   });

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
-import { DEFAULT_MAX_FRAME, encodeFrame, FrameDecoder } from './codec.js';
-import { messageOf, readRpcError, RpcError, UnansweredError } from './errors.js';
+import { DEFAULT_MAX_FRAME, encodeFrame, FrameDecoder, FrameError } from './codec.js';
+import { readRpcError, RpcError, UnansweredError } from './errors.js';
 
 /** How a client behaves; times in milliseconds. */
 export interface WireClientOptions {
@@ -144,7 +144,8 @@ class Line {
     try {
       for (const json of this.decoder.push(bytes)) this.answer(json);
     } catch (error) {
-      this.socket.destroy(error instanceof Error ? error : new Error(messageOf(error)));
+      // A parser's message would quote the answer.
+      this.socket.destroy(error instanceof FrameError ? error : new Error('the answer is no JSON text'));
     }
   }
 

@@ -11,7 +11,7 @@ export class FrameError extends Error {
   override readonly name = 'FrameError';
 
   constructor(
-    readonly code: 'invalid_request' | 'payload_too_large',
+    readonly code: 'invalid_request' | 'payload_too_large' | 'overloaded',
     message: string,
   ) {
     super(message);
@@ -42,6 +42,11 @@ export class FrameDecoder {
   /** Is a frame begun and not finished? */
   get inFrame(): boolean {
     return this.held > 0 || this.wanted !== undefined;
+  }
+
+  /** UTF-16 code units of the unfinished frame that are here. */
+  get buffered(): number {
+    return this.held;
   }
 
   /**

@@ -43,6 +43,7 @@ export class PluginHttp {
         response.destroy();
       });
     });
+    this.server.maxConnections = 256;
   }
 
   /** Starts to listen; port 0 takes a free one. Returns the port. */

@@ -30,6 +30,8 @@ export interface WireServerOptions {
   maxConnections?: number;
   /** Time for the rest of a frame that has begun, and for the first byte of a connection. */
   frameTimeoutMs?: number;
+  /** UTF-16 code units of unfinished frames over all connections. */
+  maxBuffered?: number;
   /** Unsent bytes for one peer after which it is cut off. */
   maxUnsentBytes?: number;
 }
@@ -42,6 +44,8 @@ export interface WireServerOptions {
 export class WireServer {
   private readonly server: Server;
   private readonly peers = new Set<Socket>();
+  /** UTF-16 code units of unfinished frames, over all connections. */
+  private buffered = 0;
 
   constructor(
     private readonly handler: PacketHandler,
@@ -75,34 +79,26 @@ export class WireServer {
   private serve(socket: Socket): void {
     this.peers.add(socket);
     const decoder = new FrameDecoder(this.options.maxFrame ?? DEFAULT_MAX_FRAME);
-    let timer: NodeJS.Timeout | undefined;
-    const watch = (on: boolean) => {
-      clearTimeout(timer);
-      timer = on
-        ? setTimeout(
-            () => this.refuse(socket, new FrameError('invalid_request', 'the frame was not finished in time')),
-            this.options.frameTimeoutMs ?? 10_000,
-          )
-        : undefined;
-      timer?.unref();
-    };
-    watch(true);
+    const deadline = this.frameDeadline(socket);
+    deadline.start();
     socket.on('data', (bytes: Buffer) => {
-      const wasInFrame = decoder.inFrame;
+      const { inFrame, buffered } = decoder;
       let frames = 0;
       try {
         for (const json of decoder.push(bytes)) {
           frames += 1;
           this.receive(socket, json);
         }
+        this.keepToBudget(decoder.buffered - buffered);
       } catch (error) {
-        watch(false);
+        deadline.stop();
+        this.buffered -= buffered;
         socket.removeAllListeners('data').resume();
         return this.refuse(socket, error);
       }
       // A frame that drips in byte by byte does not get more time with each byte.
-      if (!decoder.inFrame) watch(false);
-      else if (frames > 0 || !wasInFrame) watch(true);
+      if (!decoder.inFrame) deadline.stop();
+      else if (frames > 0 || !inFrame) deadline.start();
     });
     socket.on('error', (error) =>
       this.options.log.debug('plugin_peer_error', 'a connection failed', {
@@ -111,19 +107,47 @@ export class WireServer {
       }),
     );
     socket.once('close', () => {
-      clearTimeout(timer);
+      deadline.stop();
+      // Refused connections have given back their share already.
+      if (socket.listenerCount('data') > 0) this.buffered -= decoder.buffered;
       this.peers.delete(socket);
     });
+  }
+
+  /** The time for the rest of a frame, and for the first byte of a connection. */
+  private frameDeadline(socket: Socket) {
+    const late = () => this.refuse(socket, new FrameError('invalid_request', 'the frame was not finished in time'));
+    let timer: NodeJS.Timeout | undefined;
+    const stop = () => clearTimeout(timer);
+    const start = () => {
+      stop();
+      timer = setTimeout(late, this.options.frameTimeoutMs ?? 10_000).unref();
+    };
+    return { start, stop };
+  }
+
+  /** Unfinished frames of all connections together have a limit too. */
+  private keepToBudget(more: number): void {
+    const limit = this.options.maxBuffered ?? 4 * DEFAULT_MAX_FRAME;
+    if (more > 0 && this.buffered + more > limit) {
+      throw new FrameError(
+        'overloaded',
+        `unfinished frames have ${this.buffered + more} UTF-16 units, the limit is ${limit}`,
+      );
+    }
+    this.buffered += more;
   }
 
   private receive(socket: Socket, json: string): void {
     let packet: InboundPacket;
     try {
-      packet = (JSON.parse(json) ?? {}) as InboundPacket;
-    } catch (error) {
-      throw new FrameError('invalid_request', `the frame is no JSON text: ${messageOf(error).slice(0, 80)}`);
+      const parsed: unknown = JSON.parse(json);
+      packet = (typeof parsed === 'object' && parsed !== null ? parsed : {}) as InboundPacket;
+    } catch {
+      // The parser's own message quotes the text, which may hold secrets.
+      throw new FrameError('invalid_request', 'the frame is no JSON text');
     }
-    const isRequest = typeof packet === 'object' && 'id' in packet;
+    const isRequest = 'id' in packet;
     const reply = (answer: ReplyPacket) => {
       if (isRequest) this.send(socket, { ...answer, id: packet.id });
     };
@@ -148,7 +172,7 @@ export class WireServer {
   private refuse(socket: Socket, error: unknown): void {
     const refusal =
       error instanceof FrameError
-        ? new RpcError(error.code, error.message)
+        ? new RpcError(error.code, error.message, error.code === 'overloaded')
         : new RpcError('internal', 'the frame could not be handled');
     this.options.log.warn('plugin_frame_refused', refusal.message, { peer: socket.remoteAddress, code: refusal.code });
     if (socket.writable)

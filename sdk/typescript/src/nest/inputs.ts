@@ -9,7 +9,7 @@ import type { DtoClass } from './decorators.js';
  *
  * Values stay as the platform sent them, also those without a decorator, except where the DTO asks
  * class-transformer for more (`@Type`, `@Transform`). Scalars may reach a plugin as text or typed,
- * as the editor stored them: a rule is broken only if neither form keeps it.
+ * and empty or not at all, as the editor stored them: a rule is broken only if no form keeps it.
  *
  * @throws {StepFailure} `invalid_node_input`, which names each wrong field.
  */
@@ -80,7 +80,9 @@ async function passesInOtherForm(instance: Record<string, unknown>, error: Valid
 
 function otherForms(value: unknown): unknown[] {
   if (typeof value === 'number' || typeof value === 'boolean') return [String(value)];
-  if (typeof value !== 'string' || value.trim() === '') return [];
+  if (typeof value !== 'string') return [];
+  // An optional field that is left empty in the editor.
+  if (value.trim() === '') return [undefined];
   const forms: unknown[] = [];
   if (Number.isFinite(Number(value))) forms.push(Number(value));
   if (/^(true|false|1|0)$/i.test(value.trim())) forms.push(/^(true|1)$/i.test(value.trim()));
