@@ -12,7 +12,10 @@ use contract::{ErrorCode, Json, RpcError};
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use tokio_util::sync::CancellationToken;
 
@@ -21,11 +24,18 @@ pub(super) struct Replies<H> {
     pub(super) context: Arc<Context<H>>,
     pub(super) peer: Peer,
     pub(super) outbox: Arc<Outbox>,
+    /// Has a handler ever accepted a request of this peer?
+    pub(super) is_known: Arc<AtomicBool>,
 }
 
 impl<H> Clone for Replies<H> {
     fn clone(&self) -> Self {
-        Self { context: Arc::clone(&self.context), peer: self.peer, outbox: Arc::clone(&self.outbox) }
+        Self {
+            context: Arc::clone(&self.context),
+            peer: self.peer,
+            outbox: Arc::clone(&self.outbox),
+            is_known: Arc::clone(&self.is_known),
+        }
     }
 }
 
@@ -52,6 +62,9 @@ pub(super) async fn answer<H: Handler>(
             None => Reply::NoHandler,
         };
         drop(held);
+        if is_accepted(&reply) {
+            replies.is_known.store(true, Ordering::Relaxed);
+        }
         match &id {
             Some(id) => replies.send(id, reply).await,
             None => tracing::debug!(server = replies.context.name, reply = ?reply, "event handled"),
@@ -59,6 +72,15 @@ pub(super) async fn answer<H: Handler>(
     };
     // Stopped: the connection is being closed, nobody is told.
     let _ = stop.run_until_cancelled(work).await;
+}
+
+/// Does the reply show that the peer knows whom it talks to, and its credential?
+fn is_accepted(reply: &Reply) -> bool {
+    match reply {
+        Reply::NoHandler => false,
+        Reply::Error(error) => error.code != ErrorCode::Unauthorized,
+        Reply::Value(_) | Reply::Empty | Reply::Exception(_) | Reply::Stream(_) => true,
+    }
 }
 
 impl<H: Handler> Replies<H> {

@@ -14,7 +14,11 @@ use crate::{
 };
 use bytes::{Bytes, BytesMut};
 use contract::{ErrorCode, RpcError};
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 use tokio::{
     net::tcp::OwnedReadHalf,
     sync::Semaphore,
@@ -73,7 +77,8 @@ struct Connection<H> {
     /// What the decoder's buffer takes of the budget.
     buffered: Held,
     in_flight: Arc<Semaphore>,
-    connected: Instant,
+    /// Until when the peer has to begin its first frame, and later to have become known.
+    stranger_until: Instant,
     /// The number of the frame being read, and since when.
     frame: Option<(u64, Instant)>,
     next_read: usize,
@@ -96,12 +101,12 @@ pub(super) async fn serve<H: Handler>(context: Arc<Context<H>>, arrival: Arrival
         account,
         buffered,
         in_flight: Arc::new(Semaphore::new(context.limits.max_in_flight.max(1) as usize)),
-        connected,
+        stranger_until: connected + context.limits.first_byte_timeout,
         frame: None,
         next_read: FIRST_READ,
         accept_stop,
         stop,
-        replies: Replies { context: Arc::clone(&context), peer, outbox },
+        replies: Replies { context: Arc::clone(&context), peer, outbox, is_known: Arc::default() },
     };
     let end = connection.read_to_end().await;
     connection.finish(end, writer).await;
@@ -191,14 +196,14 @@ impl<H: Handler> Connection<H> {
             biased;
             () = self.stop.cancelled() => Err(End::Stopped),
             () = self.replies.outbox.failed() => Err(End::Lost),
-            () = reach(deadline) => Err(self.too_late()),
+            () = reach(deadline) => self.too_late(),
             ready = self.socket.readable() => ready.map_err(|_| End::Lost),
             () = drained, if !self.decoder.has_started() => Err(End::Drained),
         }
     }
 
-    /// Until when the next byte or the rest of the frame has to come. Idle connections have no
-    /// deadline.
+    /// Until when the next byte or the rest of the frame has to come. Idle connections of peers that
+    /// are known have no deadline.
     fn deadline(&mut self) -> Option<Instant> {
         let current = self.decoder.frames();
         if self.decoder.has_started() {
@@ -209,12 +214,19 @@ impl<H: Handler> Connection<H> {
             self.frame = Some((current, since));
             Some(since + self.limits().frame_timeout)
         } else {
-            (current == 0).then(|| self.connected + self.limits().first_byte_timeout)
+            (!self.is_known()).then_some(self.stranger_until)
         }
     }
 
-    fn too_late(&self) -> End {
+    fn is_known(&self) -> bool {
+        self.replies.is_known.load(Ordering::Relaxed)
+    }
+
+    /// A deadline has passed. A peer that became known meanwhile goes on, and one whose request is still
+    /// in work has time again.
+    fn too_late(&mut self) -> Result<(), End> {
         let limits = self.limits();
+        let (first_byte, first_byte_ms) = (limits.first_byte_timeout, limits.first_byte_timeout.as_millis());
         let (reason, message) = if self.decoder.has_started() {
             (
                 Refusal::FrameTimeout,
@@ -225,16 +237,22 @@ impl<H: Handler> Connection<H> {
                     self.decoder.buffered(),
                 ),
             )
+        } else if self.decoder.frames() == 0 {
+            let message = format!("no frame was begun within {first_byte_ms} ms of connecting");
+            (Refusal::FirstByteTimeout, message)
+        } else if self.is_known() {
+            return Ok(());
+        } else if self.in_flight.available_permits() < limits.max_in_flight.max(1) as usize {
+            self.stranger_until = Instant::now() + first_byte;
+            return Ok(());
         } else {
-            (
-                Refusal::FirstByteTimeout,
-                format!(
-                    "no frame was begun within {} ms of connecting",
-                    limits.first_byte_timeout.as_millis()
-                ),
-            )
+            let message = format!(
+                "no request with the right credential came within {first_byte_ms} ms of connecting; idle \
+                 connections are kept for peers that have shown it"
+            );
+            (Refusal::IdleStranger, message)
         };
-        End::Refused(reason, RpcError::new(ErrorCode::Timeout, message))
+        Err(End::Refused(reason, RpcError::new(ErrorCode::Timeout, message)))
     }
 
     /// Ends the connection: what was accepted is answered and written first, if that is possible.

@@ -18,7 +18,8 @@ pub struct Limits {
     pub max_in_flight: u32,
     /// Bytes of replies that wait for one peer to take them.
     pub write_queue_bytes: usize,
-    /// From the connection to the first byte of the first frame.
+    /// From the connection to the first byte of the first frame; and how long a peer may stay, idle,
+    /// of whom no request was accepted yet (wrong or no credential, unknown patterns only).
     pub first_byte_timeout: Duration,
     /// From the first byte of a frame to its last.
     pub frame_timeout: Duration,

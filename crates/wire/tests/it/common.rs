@@ -81,6 +81,9 @@ impl Handler for TestHandler {
             "err.rpc.str" => Reply::Exception(json(r#"{"status":"error","message":"Плохой токен"}"#)),
             "err.rpc.obj" => Reply::Exception(json(r#"{"code":401,"message":"bad token","extra":{"a":1}}"#)),
             "err.error" => Reply::Exception(json(r#"{"status":"error","message":"Internal server error"}"#)),
+            "err.unauthorized" => {
+                Reply::Error(RpcError::new(ErrorCode::Unauthorized, "the key is missing or wrong"))
+            }
             "err.ours" => Reply::Error(RpcError::new(ErrorCode::EngineUnavailable, "the engine is away")),
             "obs.sync3" => Reply::Stream(stream::iter(["1", "2", "3"]).map(|n| Ok(json(n))).boxed()),
             "obs.err" => Reply::Stream(

@@ -2,7 +2,7 @@
 
 use crate::common::{Raw, Running, config, soon, start, start_with, until};
 use contract::ErrorCode;
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 use tokio::io::AsyncWriteExt;
 use wire::Refusal;
 
@@ -61,6 +61,33 @@ async fn idle_connection_that_has_spoken_stays_open() {
     server.connect().await.refusal().await;
     idle.request("echo", "2", "b").await;
     assert_eq!(idle.receive().await, r#"{"response":2,"isDisposed":true,"id":"b"}"#);
+}
+
+#[tokio::test]
+async fn stranger_that_is_idle_is_closed_and_becomes_known_by_an_accepted_request() {
+    let server = start_with(|limits| limits.first_byte_timeout = SHORT);
+    let mut stranger = server.connect().await;
+    for pattern in ["nobody", "err.unauthorized"] {
+        stranger.request(pattern, "1", "a").await;
+        stranger.receive().await;
+    }
+    let (code, message) = stranger.refusal().await;
+    assert_eq!(code, ErrorCode::Timeout);
+    assert!(message.contains("right credential"), "{message}");
+    assert_eq!(server.stats.refused(Refusal::IdleStranger), 1);
+
+    let mut late = server.connect().await;
+    late.request("hold", "1", "a").await;
+    until(|| server.handler.holding.load(Ordering::SeqCst) == 1).await;
+    // The silent ones are the clock: the request in work keeps its connection for longer.
+    for _ in 0..3 {
+        server.connect().await.refusal().await;
+    }
+    server.handler.release();
+    assert_eq!(late.receive().await, r#"{"response":1,"isDisposed":true,"id":"a"}"#);
+    server.connect().await.refusal().await;
+    late.request("echo", "2", "b").await;
+    late.receive().await;
 }
 
 #[tokio::test]
