@@ -1,4 +1,4 @@
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{io, path::PathBuf};
 
 /// Why file-service cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -14,14 +14,6 @@ pub enum Error {
         source: io::Error,
     },
     /// The port cannot be listened on.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address that was asked for.
-        address: SocketAddr,
-        /// The system's reason.
-        source: io::Error,
-    },
-    /// Serving ended with a fault of the system.
-    #[error("serving HTTP failed: {0}")]
-    Serve(#[source] io::Error),
+    #[error(transparent)]
+    Listen(#[from] wire::Error),
 }

@@ -1,15 +1,13 @@
 use crate::{Error, Settings, disk::Disk, http};
 use std::net::SocketAddr;
 use storage::Storage;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use wire::Credentials;
+use wire::{Credentials, HttpConfig, HttpListener};
 
 /// File-service, bound and not yet running.
 #[derive(Debug)]
 pub struct Service {
-    listener: TcpListener,
-    address: SocketAddr,
+    listener: HttpListener,
     files: http::Files,
 }
 
@@ -22,9 +20,7 @@ impl Service {
     pub async fn bind(settings: Settings, storage: Storage) -> Result<Self, Error> {
         let Settings { address, dir, max_file_bytes, token } = settings;
         let disk = Disk::open(&dir).await.map_err(|source| Error::Folder { path: dir, source })?;
-        let refused = |source| Error::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(refused)?;
-        let address = listener.local_addr().map_err(refused)?;
+        let listener = HttpListener::bind(HttpConfig::new("file-service", address))?;
         if token.is_none() {
             tracing::warn!(
                 event = "insecure_dev",
@@ -33,19 +29,20 @@ impl Service {
             );
         }
         let token = token.map(|token| Credentials::new(token, None));
-        Ok(Self { listener, address, files: http::Files::new(disk, storage, max_file_bytes, token) })
+        Ok(Self { listener, files: http::Files::new(disk, storage, max_file_bytes, token) })
     }
 
     /// Where it listens.
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        vec![("http", self.address)]
+        vec![("http", self.listener.local_addr())]
     }
 
     /// Serves until `stop`, then lets transfers end, at most for 30 seconds.
     ///
     /// # Errors
-    /// [`Error::Serve`] when the system ends it.
+    /// None today: a listener that fails is tried again.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        http::serve(self.listener, self.files, stop).await.map_err(Error::Serve)
+        http::serve(self.listener, self.files, stop).await;
+        Ok(())
     }
 }

@@ -16,12 +16,12 @@ use axum::{
 };
 use contract::{ErrorCode, RpcError};
 use error::HttpError;
-use std::{io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 use storage::Storage;
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wire::Credentials;
+use wire::{Credentials, HttpListener};
 
 /// How long transfers may take after the stop.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -47,19 +47,19 @@ impl Files {
     }
 }
 
-/// Serves until `stop`, then drains.
-pub(crate) async fn serve(listener: TcpListener, files: Files, stop: CancellationToken) -> io::Result<()> {
-    let serving = axum::serve(listener, router(files)).with_graceful_shutdown(stop.clone().cancelled_owned());
+/// Serves until `stop`, then lets transfers end for a while.
+pub(crate) async fn serve(listener: HttpListener, files: Files, stop: CancellationToken) {
+    let cut = CancellationToken::new();
     let limit = async {
         stop.cancelled().await;
         tokio::time::sleep(DRAIN).await;
+        tracing::warn!(event = "transfers_cut", "transfers were cut: they took too long to end");
+        cut.cancel();
+        std::future::pending::<()>().await;
     };
     tokio::select! {
-        served = serving.into_future() => served,
-        () = limit => {
-            tracing::warn!(event = "transfers_cut", "transfers were cut: they took too long to end");
-            Ok(())
-        }
+        () = listener.run(router(files), stop.clone(), cut.clone()) => {}
+        () = limit => {}
     }
 }
 
