@@ -4,7 +4,7 @@ use contract::{ErrorCode, RpcError, manifest::Endpoint, pattern::Pattern};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use std::time::Duration;
-use wire::{Client, ClientConfig};
+use wire::{CallError, Client, ClientConfig};
 
 /// How long a neighbour may take to answer.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -53,18 +53,34 @@ impl Neighbour {
         R: DeserializeOwned,
     {
         let request = WithToken { token: self.token.as_ref().map(|token| token.expose_secret()), body };
-        self.client.call(pattern.name, &request, DEADLINE).await.map_err(|error| {
-            let mut error = error.to_rpc(self.away, self.name);
-            // The caller's credential was right; the one that this service was given is not.
-            if error.code == ErrorCode::Unauthorized {
-                tracing::error!(event = "neighbour_refused_token", neighbour = self.name, "{error}");
-                error = RpcError::new(
-                    ErrorCode::Unavailable,
-                    format!("{} refuses the api's credential; give both the same token", self.name),
-                );
-            }
-            error
-        })
+        self.client
+            .call(pattern.name, &request, DEADLINE)
+            .await
+            .map_err(|error| self.outward(pattern, &error))
+    }
+
+    /// The error as the caller is told it: what is between us and the neighbour is not the caller's
+    /// fault.
+    fn outward(&self, pattern: Pattern, error: &CallError) -> RpcError {
+        let name = self.name;
+        if matches!(error, CallError::NoHandler) {
+            tracing::error!(
+                event = "neighbour_unlike",
+                neighbour = name,
+                pattern = pattern.name,
+                "unknown pattern"
+            );
+            let message =
+                format!("{name} does not know {:?}; bring all services to one version", pattern.name);
+            return RpcError::new(ErrorCode::Unavailable, message);
+        }
+        let outward = error.to_rpc(self.away, name);
+        if outward.code == ErrorCode::Unauthorized {
+            tracing::error!(event = "neighbour_refused_token", neighbour = name, "{outward}");
+            let message = format!("{name} refuses the api's credential; give both the same token");
+            return RpcError::new(ErrorCode::Unavailable, message);
+        }
+        outward
     }
 }
 

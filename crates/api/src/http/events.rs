@@ -32,7 +32,7 @@ const POLL: Duration = Duration::from_secs(2);
 const PAGE: u32 = 200;
 
 #[derive(Debug, Deserialize, IntoParams)]
-pub(crate) struct From {
+pub(crate) struct Since {
     /// Only events after this sequence number; `Last-Event-ID` goes before.
     after: Option<u64>,
 }
@@ -43,14 +43,14 @@ pub(crate) struct From {
 /// history. The last one is named `end` with `{status}`; `error` with the error object ends a stream
 /// that cannot go on: connect again with `Last-Event-ID`.
 #[utoipa::path(get, path = "/flow/{id}/runs/{runId}/events", tag = "runs",
-    params(("id" = String, Path), ("runId" = String, Path), From, ("Last-Event-ID" = Option<u64>, Header)),
+    params(("id" = String, Path), ("runId" = String, Path), Since, ("Last-Event-ID" = Option<u64>, Header)),
     responses((status = 200, content_type = "text/event-stream", body = String), (status = 404, body = ErrorBody),
         (status = 503, body = ErrorBody, description = "too many streams are open")))]
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     Caller(caller): Caller,
     run: OfRun,
-    Asked(from): Asked<From>,
+    Asked(since): Asked<Since>,
     headers: HeaderMap,
 ) -> Answer<Sse<impl Stream<Item = Result<Event, Infallible>>>> {
     let permit = Arc::clone(&app.event_streams).try_acquire_owned().map_err(|_| {
@@ -58,7 +58,7 @@ pub(crate) async fn events(
     })?;
     owned_run(&app, &caller, run).await?;
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok());
-    let after = resumed.or(from.after).unwrap_or(0);
+    let after = resumed.or(since.after).unwrap_or(0);
     // Subscribed before the first look, so that no change falls between them.
     let notices = app.queue.subscribe(Topic::Runs).await.map_err(|error| {
         Problem::new(ErrorCode::Unavailable, format!("run notices cannot be subscribed to: {error}"))

@@ -4,6 +4,7 @@ mod builtin;
 mod events;
 mod extract;
 mod files;
+mod observe;
 mod plugins;
 mod problem;
 mod processes;
@@ -16,7 +17,7 @@ use crate::app::App;
 use axum::{
     Router,
     http::StatusCode,
-    middleware::from_fn_with_state,
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -41,6 +42,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(observe::observe))
         .with_state(app)
 }
 

@@ -131,6 +131,14 @@ async fn a_neighbour_that_refuses_our_credential_does_not_look_like_the_callers_
 }
 
 #[tokio::test]
+async fn a_neighbour_of_another_version_is_no_missing_route() {
+    let world = World::new().await;
+    let answered = world.get("/secrets").await;
+    assert_eq!(answered.refusal(), (503, "unavailable".to_owned()));
+    assert!(answered.json()["error"]["message"].as_str().unwrap().contains("one version"));
+}
+
+#[tokio::test]
 async fn unknown_routes_and_methods_are_errors_like_any_other() {
     let world = World::new().await;
     assert_eq!(world.get("/nothing").await.refusal(), (404, "unknown_pattern".to_owned()));
