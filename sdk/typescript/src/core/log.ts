@@ -9,20 +9,19 @@ export interface PluginLog {
   error(event: string, message: string, fields?: LogFields): void;
 }
 
-/** Writes one JSON object a line to stderr; debug lines only with `LOG_LEVEL=debug`. */
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+
+/** Writes one JSON object a line to stderr, from the level that `LOG_LEVEL` names (`info` when it names none). */
 export function jsonLog(env: NodeJS.ProcessEnv = process.env): PluginLog {
-  const verbose = env.LOG_LEVEL?.trim().toLowerCase() === 'debug';
-  const write =
-    (level: string) =>
-    (event: string, message: string, fields: LogFields = {}) => {
-      process.stderr.write(`${JSON.stringify({ time: new Date().toISOString(), level, event, message, ...fields })}\n`);
+  const least = LEVELS.indexOf((env.LOG_LEVEL?.trim().toLowerCase() || 'info') as (typeof LEVELS)[number]);
+  const write = (level: (typeof LEVELS)[number]) => {
+    if (LEVELS.indexOf(level) < least) return () => undefined;
+    return (event: string, message: string, fields: LogFields = {}) => {
+      const line = { time: new Date().toISOString(), level, event, message, ...fields };
+      process.stderr.write(`${JSON.stringify(line)}\n`);
     };
-  return {
-    debug: verbose ? write('debug') : () => undefined,
-    info: write('info'),
-    warn: write('warn'),
-    error: write('error'),
   };
+  return { debug: write('debug'), info: write('info'), warn: write('warn'), error: write('error') };
 }
 
 /** Says nothing: for tests. */
