@@ -48,7 +48,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    fn free() -> Self {
+    pub(crate) fn free() -> Self {
         let port = || testkit::free_port().expect("a free port");
         Self {
             api: port(),
@@ -133,7 +133,7 @@ impl Deployment {
     }
 }
 
-fn environment(
+pub(crate) fn environment(
     ports: Ports,
     database_url: &str,
     redis_url: &str,

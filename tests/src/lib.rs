@@ -3,6 +3,7 @@
 //!
 //! Helpers of tests: a failed `expect` is a failed test.
 
+pub mod chaos;
 pub mod deployment;
 pub mod platform;
 pub mod solo;

@@ -52,6 +52,21 @@ impl Platform {
         imported["processes"][0]["id"].as_str().expect("an id").to_owned()
     }
 
+    /// The URL of a route, for processes that call the platform itself.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// A file's media type and bytes.
+    pub async fn download(&self, file_id: &str) -> (String, Vec<u8>) {
+        let request = self.http.get(self.url(&format!("/files/{file_id}"))).bearer_auth(&self.token);
+        let response = request.send().await.expect("the API answers");
+        assert!(response.status().is_success(), "{file_id}: {}", response.status());
+        let media_type =
+            response.headers()[reqwest::header::CONTENT_TYPE].to_str().expect("a text").to_owned();
+        (media_type, response.bytes().await.expect("a body").to_vec())
+    }
+
     /// Starts a run by webhook: its id.
     pub async fn start(&self, process: &str, payload: &Value) -> String {
         let started = self.call(Method::POST, &format!("/flow/{process}/webhook"), Some(payload)).await;

@@ -21,7 +21,8 @@ pub struct Solo {
     pub http_port: u16,
     /// The control plane's TCP door.
     pub tcp_port: u16,
-    plugin_manager: u16,
+    /// Plugin-manager's TCP door.
+    pub plugin_manager: u16,
     _folder: tempfile::TempDir,
 }
 

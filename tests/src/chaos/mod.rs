@@ -1,0 +1,218 @@
+//! The fault suite: a load, faults that a seed decides, and at the end the promises of the platform,
+//! counted. Nothing that was answered is lost, nothing is done twice (failure matrix rows 1 to 12 and
+//! 23 to 27).
+//!
+//! Steps of the wall clock are not among the faults: setting the clock needs the machine, and a
+//! container shares it with its neighbours. The engine goes by the database's clock alone.
+
+pub mod fleet;
+pub mod forwarder;
+pub mod history;
+pub mod load;
+pub mod random;
+pub mod schedule;
+pub mod servers;
+pub mod shape;
+pub mod verdict;
+pub mod worker;
+
+pub use fleet::{Fleet, Order};
+pub use forwarder::Forwarder;
+pub use random::Random;
+pub use schedule::{Fault, Planned, plan};
+pub use shape::Shape;
+pub use verdict::Verdict;
+
+use crate::{Platform, root};
+use load::{Asked, Load};
+use reqwest::Method;
+use servers::{Database, kill_queue};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+use testkit::Redis;
+use tokio::{
+    sync::Mutex,
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+use verdict::Ended;
+use worker::{Execution, Worker};
+
+/// In which everything must have ended once the faults have.
+const SETTLED: Duration = Duration::from_secs(120);
+/// The catalogue and the end of runs are asked for in this rhythm.
+const POLL: Duration = Duration::from_millis(250);
+
+/// A whole system under load.
+struct World {
+    database: Arc<Mutex<Database>>,
+    redis: Arc<Mutex<Redis>>,
+    worker: Arc<Mutex<Worker>>,
+    fleet: Fleet,
+    platform: Platform,
+    load: Arc<Load>,
+}
+
+/// Runs the suite: load and faults for this time, then the end is waited for and judged. Prints the
+/// schedule first and what was done as it is done. The processes' logs are left in
+/// `target/chaos/SEED`.
+pub async fn run(seed: u64, length: Duration) -> Verdict {
+    let planned = plan(seed, length);
+    println!(
+        "seed {seed}, {} faults in {} s; clock steps: skipped (they need the machine's clock)",
+        planned.len(),
+        length.as_secs()
+    );
+    let world = World::start(seed).await;
+    let begin = Instant::now();
+    let load = tokio::spawn(Arc::clone(&world.load).run(seed, length));
+    world.inject(&planned, begin).await;
+    let asked =
+        timeout(SETTLED, load).await.expect("every start is answered").expect("the load does not panic");
+    world.judge(asked, planned.len(), begin).await
+}
+
+impl World {
+    async fn start(seed: u64) -> Self {
+        let database = Database::start().await.expect("PostgreSQL");
+        let redis = Redis::start().await.expect("Redis");
+        let folder = log_folder(seed);
+        let fleet = Fleet::start(&database.url(), &redis.url(), &folder).await;
+        let worker = Worker::start(seed, fleet.ports.plugin_manager, fleet.ports.control_plane_tcp);
+        let platform = Platform::at(fleet.ports.api);
+        timeout(SETTLED, platform.wait_for_plugin(worker::PLUGIN_ID)).await.expect("the plugin is published");
+        let load = Arc::new(Load::prepare(&platform).await);
+        Self {
+            database: Arc::new(Mutex::new(database)),
+            redis: Arc::new(Mutex::new(redis)),
+            worker: Arc::new(Mutex::new(worker)),
+            fleet,
+            platform,
+            load,
+        }
+    }
+
+    /// Returns when the last fault is over and everything is up again.
+    async fn inject(&self, planned: &[Planned], begin: Instant) {
+        let mut under_way = JoinSet::new();
+        for next in planned {
+            sleep_until(begin + next.at).await;
+            println!("{next}");
+            self.begin(*next, &mut under_way);
+        }
+        under_way.join_all().await;
+        self.fleet.all_listen().await;
+    }
+
+    /// Faults of different parts overlap; those of one part come one after another.
+    fn begin(&self, planned: Planned, under_way: &mut JoinSet<()>) {
+        let Planned { fault, away, .. } = planned;
+        let (database, redis, worker) =
+            (Arc::clone(&self.database), Arc::clone(&self.redis), Arc::clone(&self.worker));
+        match fault {
+            Fault::Kill(member) => under_way.spawn(self.fleet.order(member, Order::Kill(away))),
+            Fault::Stop(member) => under_way.spawn(self.fleet.order(member, Order::Stop)),
+            Fault::Freeze(member) => under_way.spawn(self.fleet.order(member, Order::Freeze(away))),
+            Fault::KillPlugin => under_way.spawn(async move {
+                let mut worker = worker.lock().await;
+                worker.die();
+                sleep(away).await;
+                worker.live();
+            }),
+            _ => under_way.spawn(async move {
+                let done = match fault {
+                    Fault::RestartDatabase => database.lock().await.restart().await,
+                    Fault::KillDatabase => database.lock().await.kill(away).await,
+                    Fault::FailOver => database.lock().await.fail_over(away).await,
+                    Fault::RestartQueue => redis.lock().await.restart().await,
+                    Fault::KillQueue => kill_queue(&mut *redis.lock().await, away).await,
+                    // The others are above.
+                    _ => redis.lock().await.command("FLUSHALL").await.map(drop),
+                };
+                done.unwrap_or_else(|error| panic!("{fault}: {error}"));
+            }),
+        };
+    }
+
+    async fn judge(&self, asked: Vec<Asked>, faults: usize, begin: Instant) -> Verdict {
+        let mut verdict = Verdict::default();
+        verdict.count("faults", faults);
+        let settled = timeout(SETTLED, self.settle()).await.is_ok();
+        verdict.check(settled, || "after the faults, runs or reports are still under way".to_owned());
+        println!("{:>7} ms  settled: {settled}", begin.elapsed().as_millis());
+        self.judge_tables(&mut verdict, asked.len()).await;
+        self.judge_processes(&mut verdict);
+
+        let executions = self.worker.lock().await.executions();
+        let mut by_run: BTreeMap<String, Vec<&Execution>> = BTreeMap::new();
+        for execution in &executions {
+            by_run.entry(execution.run_id.to_string()).or_default().push(execution);
+        }
+        for asked in asked {
+            verdict.check(asked.runs.len() == 1, || format!("one key, several runs: {:?}", asked.runs));
+            let run = asked.runs.first().expect("a start is answered with a run").clone();
+            let ended = self.ended(asked, run).await;
+            let executions = by_run.remove(&ended.run).unwrap_or_default();
+            verdict.judge_run(&ended, &executions);
+        }
+        let strangers: Vec<_> = by_run.keys().collect();
+        verdict.check(strangers.is_empty(), || format!("runs that nobody asked for: {strangers:?}"));
+        verdict
+    }
+
+    /// Until no run is under way and the plugin has an answer to everything.
+    async fn settle(&self) {
+        loop {
+            let runs = self.count("select count(*) from runs where status = 'running'").await;
+            let reports = self.worker.lock().await.executions();
+            let owed = reports.iter().any(|execution| execution.result.is_none() && !execution.is_lost);
+            if runs == 0 && !owed {
+                return;
+            }
+            // The database has no event for it.
+            sleep(POLL).await;
+        }
+    }
+
+    async fn judge_tables(&self, verdict: &mut Verdict, asked: usize) {
+        let outstanding = self.count("select count(*) from attempts where outstanding").await;
+        verdict.check(outstanding == 0, || format!("{outstanding} outstanding attempts at the end"));
+        let runs = self.count("select count(*) from runs").await;
+        verdict.check(runs == asked, || format!("{asked} runs were asked for, there are {runs}"));
+        verdict.count("attempts", self.count("select count(*) from attempts").await);
+    }
+
+    fn judge_processes(&self, verdict: &mut Verdict) {
+        let ends = &self.fleet.ends;
+        let by_themselves = ends.by_themselves.load(Ordering::Relaxed);
+        verdict.count("processes that ended by themselves and were started again", by_themselves);
+        let unclean = ends.unclean_stops.load(Ordering::Relaxed);
+        verdict.count("stops by SIGTERM that did not end well", unclean);
+    }
+
+    async fn count(&self, statement: &str) -> usize {
+        let answer = self.database.lock().await.sql(statement).await.expect("the database is up");
+        answer.trim().parse().expect("a number")
+    }
+
+    async fn ended(&self, asked: Asked, run: String) -> Ended {
+        let path = format!("/flow/{}/runs/{run}", asked.process);
+        let detail = self.platform.call(Method::GET, &path, None).await;
+        let (_, result) = self.platform.try_call(Method::GET, &format!("{path}/result"), None).await;
+        let history = history::History::new(self.platform.history(&asked.process, &run).await);
+        Ended { asked, run, detail, public_inputs: result["publicInputs"].clone(), history }
+    }
+}
+
+/// An empty folder for the logs of this seed.
+fn log_folder(seed: u64) -> PathBuf {
+    let folder = root().join("target/chaos").join(seed.to_string());
+    // The logs of the run before; if there are none, so much the better.
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(folder.join("data")).expect("a folder for logs");
+    folder
+}

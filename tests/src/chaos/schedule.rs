@@ -1,0 +1,152 @@
+//! Which fault comes when: decided by the seed alone, before anything is started.
+
+use super::Random;
+use std::{fmt, ops::RangeInclusive, time::Duration};
+
+/// Pause between two faults, milliseconds.
+const PAUSE: RangeInclusive<u64> = 400..=1600;
+/// How long a killed part stays away, milliseconds.
+const AWAY: RangeInclusive<u64> = 0..=1500;
+/// How long a frozen process does nothing, milliseconds. Longer than the delivery deadline of the
+/// suite at times, so that others take over what it holds.
+const FROZEN: RangeInclusive<u64> = 500..=4000;
+
+/// The service processes, by the names of their replicas; see [`super::Fleet`].
+pub const MEMBERS: [&str; 9] = [
+    "runtime-engine-0",
+    "runtime-engine-1",
+    "runtime-control-plane-0",
+    "runtime-control-plane-1",
+    "executor-0",
+    "plugin-manager-0",
+    "api-0",
+    "secret-manager-0",
+    "file-service-0",
+];
+
+/// What is done to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// SIGKILL to a process, started again after a while.
+    Kill(&'static str),
+    /// SIGSTOP to a process, SIGCONT after a while: it comes back with everything that it believed.
+    Freeze(&'static str),
+    /// SIGTERM to a process, started again.
+    Stop(&'static str),
+    /// The plugin forgets all its work at once and closes all connections; back after a while.
+    KillPlugin,
+    /// PostgreSQL stops in order and starts again.
+    RestartDatabase,
+    /// PostgreSQL and all its backends are killed; back after a while.
+    KillDatabase,
+    /// The primary is killed, the connections meet the read-only standby, the standby is promoted.
+    FailOver,
+    /// `FLUSHALL`: the queue is gone.
+    FlushQueue,
+    /// Redis stops in order and starts again, empty.
+    RestartQueue,
+    /// Redis is killed; back, empty, after a while.
+    KillQueue,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill(member) => write!(f, "kill -9 {member}"),
+            Self::Freeze(member) => write!(f, "freeze {member}"),
+            Self::Stop(member) => write!(f, "stop {member}"),
+            Self::KillPlugin => f.write_str("kill the plugin"),
+            Self::RestartDatabase => f.write_str("restart PostgreSQL"),
+            Self::KillDatabase => f.write_str("kill -9 PostgreSQL"),
+            Self::FailOver => f.write_str("fail PostgreSQL over"),
+            Self::FlushQueue => f.write_str("FLUSHALL"),
+            Self::RestartQueue => f.write_str("restart Redis"),
+            Self::KillQueue => f.write_str("kill -9 Redis"),
+        }
+    }
+}
+
+/// A fault with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// From the beginning of the load.
+    pub at: Duration,
+    /// What is done.
+    pub fault: Fault,
+    /// How long what is killed or frozen stays so.
+    pub away: Duration,
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>7} ms  {} (away {} ms)", self.at.as_millis(), self.fault, self.away.as_millis())
+    }
+}
+
+/// The faults of this seed within `length`. The kinds come in rounds, each round in an order of its
+/// own: every kind comes early, none comes twice before all others came.
+pub fn plan(seed: u64, length: Duration) -> Vec<Planned> {
+    let mut random = Random::new(seed, 1);
+    let mut planned = Vec::new();
+    let mut at = Duration::ZERO;
+    loop {
+        for fault in round(&mut random) {
+            at += millis(&mut random, PAUSE);
+            if at >= length {
+                return planned;
+            }
+            let away = if matches!(fault, Fault::Freeze(_)) { FROZEN } else { AWAY };
+            planned.push(Planned { at, fault, away: millis(&mut random, away) });
+        }
+    }
+}
+
+/// Each kind once; engines and control planes, which matter most, are killed more often.
+fn round(random: &mut Random) -> Vec<Fault> {
+    let others = 4..=(MEMBERS.len() as u64 - 1);
+    let [any, frozen, stopped, other] =
+        [0..=8, 0..=8, 0..=8, others].map(|range| MEMBERS[random.within(range) as usize]);
+    let engine = MEMBERS[random.within(0..=1) as usize];
+    let control_plane = MEMBERS[random.within(2..=3) as usize];
+    let mut faults = vec![
+        Fault::Kill(engine),
+        Fault::Kill(control_plane),
+        Fault::Kill(other),
+        Fault::Kill(any),
+        Fault::Freeze(frozen),
+        Fault::Stop(stopped),
+        Fault::KillPlugin,
+        Fault::RestartDatabase,
+        Fault::KillDatabase,
+        Fault::FailOver,
+        Fault::FlushQueue,
+        Fault::RestartQueue,
+        Fault::KillQueue,
+    ];
+    random.shuffle(&mut faults);
+    faults
+}
+
+fn millis(random: &mut Random, range: RangeInclusive<u64>) -> Duration {
+    Duration::from_millis(random.within(range))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_alone_decides_the_schedule() {
+        let length = Duration::from_secs(60);
+        assert_eq!(plan(7, length), plan(7, length));
+        assert_ne!(plan(7, length), plan(8, length));
+        assert!(plan(7, length).iter().all(|planned| planned.at < length));
+    }
+
+    #[test]
+    fn a_longer_suite_begins_as_the_shorter_one_of_its_seed() {
+        let short = plan(7, Duration::from_secs(20));
+        let long = plan(7, Duration::from_secs(60));
+        assert_eq!(short, long[..short.len()]);
+    }
+}
