@@ -6,7 +6,7 @@ import { describe, it } from 'node:test';
 import { z } from 'zod';
 import { RpcError } from '../src/core/errors';
 import { silentLog } from '../src/core/log';
-import { readSettings, SettingsError } from '../src/core/settings';
+import { readSettings, SettingsError, warnIfInsecure } from '../src/core/settings';
 import { defineNode, definePlugin } from '../src/light/index';
 import { call, COMMITTED, Peer, pluginEnv, task, type Script } from './peers';
 
@@ -307,6 +307,15 @@ describe('settings', () => {
           'PLUGIN_CONTROL_PLANE_KEY',
         ].every((word) => error.message.includes(word)),
     );
-    assert.doesNotThrow(() => readSettings({ CONVEYOR_INSECURE_DEV: 'true' }));
+  });
+
+  it('may leave credentials out on a machine of your own, which is said at every start', () => {
+    const warned: unknown[] = [];
+    const log = { ...silentLog, warn: (event: string, _: string, fields?: object) => warned.push([event, fields]) };
+    warnIfInsecure(readSettings({ CONVEYOR_INSECURE_DEV: 'true' }), log);
+    warnIfInsecure(readSettings(base), log);
+    assert.deepEqual(warned, [
+      ['plugin_insecure', { missing: ['PLUGIN_MANAGER_INGRESS_TOKEN', 'PLUGIN_CONTROL_PLANE_KEY'] }],
+    ]);
   });
 });

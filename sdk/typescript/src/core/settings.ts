@@ -1,4 +1,5 @@
 import { DEFAULT_MAX_FRAME } from './codec.js';
+import type { PluginLog } from './log.js';
 
 /** An address of a service. */
 export interface ServiceAddress {
@@ -144,6 +145,16 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env, defaultPort =
   }
   if (reader.faults.length > 0) throw new SettingsError(reader.faults);
   return settings;
+}
+
+/** Says at every start that doors stand open (`CONVEYOR_INSECURE_DEV`). */
+export function warnIfInsecure(settings: PluginSettings, log: PluginLog): void {
+  const missing = [
+    ...(settings.publication.token === undefined ? ['PLUGIN_MANAGER_INGRESS_TOKEN'] : []),
+    ...(settings.controlPlane.key === undefined ? ['PLUGIN_CONTROL_PLANE_KEY'] : []),
+  ];
+  if (missing.length === 0) return;
+  log.warn('plugin_insecure', 'the plugin runs without credentials because of CONVEYOR_INSECURE_DEV', { missing });
 }
 
 /** The first that is set, in the order that existing plugins use. */

@@ -13,7 +13,7 @@ import {
 import { publish, type PublicationReply } from '../core/publisher.js';
 import { Reporter } from '../core/reporter.js';
 import { WireServer } from '../core/server.js';
-import { readSettings, type PluginSettings } from '../core/settings.js';
+import { readSettings, warnIfInsecure, type PluginSettings } from '../core/settings.js';
 import { stopOnSignals } from '../core/signals.js';
 import { Steps } from '../core/steps.js';
 import type { PluginNode } from './node.js';
@@ -106,6 +106,7 @@ async function start(
 ): Promise<RunningPlugin> {
   const { settings = readSettings(process.env, definition.defaultPort), log = jsonLog() } = options;
   const { controlPlane, publication, maxFrame } = settings;
+  warnIfInsecure(settings, log);
   const reporter = new Reporter({ ...controlPlane, log, maxFrame });
   const steps = new Steps({
     find: (nodeType) => nodes.get(nodeType)?.work,

@@ -1,7 +1,7 @@
 import type { INestMicroservice, Type } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import { PluginHttp, type PluginAssets } from '../core/http.js';
-import { readSettings, type PluginSettings } from '../core/settings.js';
+import { readSettings, warnIfInsecure, type PluginSettings } from '../core/settings.js';
 import { stopOnSignals } from '../core/signals.js';
 import { BulkExecutorTaskHandler, type BulkExecutorRouterOptions } from './bulk.js';
 import { nestLog } from './log.js';
@@ -33,6 +33,7 @@ export async function bootstrapPluginExecutorMicroservice(
   let app: INestMicroservice | undefined;
   let http: PluginHttp | undefined;
   const settings = readSettings(process.env, options.defaultPort);
+  warnIfInsecure(settings, log);
   const strategy = new PluginTcpServer({
     host: settings.bind,
     port: () => listenPort(settings, options, find<BulkExecutorRouterOptions>(app, BULK_EXECUTOR_ROUTER_OPTIONS)),
