@@ -6,6 +6,7 @@ mod dispatch;
 mod executor_secrets;
 mod outcomes;
 mod pages;
+mod policy;
 mod reports;
 mod stop;
 mod world;

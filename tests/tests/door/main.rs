@@ -1,0 +1,29 @@
+//! The doors of the real binary: what they refuse to start with, what `NestJS` clients and plugins see
+//! at them, and what becomes of work when one of two control planes dies.
+
+#![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
+
+mod answers;
+mod configuration;
+mod nest;
+mod plugins;
+mod start;
+
+use std::time::Duration;
+
+/// What nothing takes: a hanging test fails instead.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Variables that configure us; a developer's own must not reach a test.
+const CONFIGURED: [&str; 10] = [
+    "API_",
+    "CONTROL_PLANE_",
+    "CONVEYOR_",
+    "DATABASE_",
+    "EXECUTOR_",
+    "FILE_",
+    "PLUGIN_",
+    "REDIS_",
+    "RUNTIME_",
+    "SECRET",
+];
