@@ -1,6 +1,6 @@
 //! Calls to the platform's own HTTP API, as any user would make them.
 
-use contract::{Fault, Json, ProcessId, RpcError, RunId, run::RunError};
+use contract::{Fault, Json, ProcessId, RpcError, RunId, manifest::Endpoint, run::RunError};
 use indexmap::IndexMap;
 use reqwest::{Method, Response};
 use secrecy::{ExposeSecret, SecretString};
@@ -46,6 +46,14 @@ pub(crate) struct Imported {
 pub(crate) struct ImportedProcess {
     pub(crate) id: ProcessId,
     pub(crate) name: String,
+}
+
+/// A plugin of the catalogue, as far as it is used here.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PluginHead {
+    pub(crate) node_types: Vec<String>,
+    pub(crate) endpoint: Endpoint,
 }
 
 /// A run with its steps, as far as it is shown here.
@@ -106,19 +114,14 @@ impl Client {
         Ok(Self { http, base_url, token })
     }
 
-    /// The node types that the catalogue has now.
-    pub(crate) async fn node_types(&self) -> Result<Vec<String>, CallFailure> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Plugin {
-            node_types: Vec<String>,
-        }
+    /// The plugins that the catalogue has now.
+    pub(crate) async fn plugins(&self) -> Result<Vec<PluginHead>, CallFailure> {
         #[derive(Deserialize)]
         struct Plugins {
-            plugins: Vec<Plugin>,
+            plugins: Vec<PluginHead>,
         }
         let found: Plugins = self.call(Method::GET, "/plugins", None).await?;
-        Ok(found.plugins.into_iter().flat_map(|plugin| plugin.node_types).collect())
+        Ok(found.plugins)
     }
 
     /// All processes of the workspace, page by page.

@@ -15,12 +15,15 @@ pub(crate) struct Profile {
     pub(crate) generates: bool,
 }
 
+/// The port of plugin-manager's TCP door in one process, without an offset.
+pub(crate) const PLUGIN_MANAGER_PORT: u16 = 4016;
+
 /// The listeners that people, scripts and plugins use, with their ports in one process.
 const DOORS: [(&str, u16); 5] = [
     ("API_HTTP_PORT", 8080),
     ("RUNTIME_CONTROL_PLANE_HTTP_PORT", 4020),
     ("RUNTIME_CONTROL_PLANE_TCP_PORT", 4021),
-    ("PLUGIN_MANAGER_TCP_PORT", 4016),
+    ("PLUGIN_MANAGER_TCP_PORT", PLUGIN_MANAGER_PORT),
     ("PLUGIN_MANAGER_HEALTH_PORT", 4017),
 ];
 
@@ -52,6 +55,8 @@ impl Profile {
         profile.name = "demo";
         profile.defaults.insert("PLUGIN_MANAGER_ALLOW_REPUBLISH", "true".to_owned());
         profile.defaults.insert("EXECUTOR_HTTP_ALLOW_PRIVATE", "true".to_owned());
+        // The plugin starts after plugin-manager and publishes itself.
+        profile.defaults.insert("PLUGIN_MANAGER_STARTUP_RECONCILE", "false".to_owned());
         profile
     }
 
@@ -60,6 +65,8 @@ impl Profile {
         let mut defaults = local(data_dir, credentials);
         let doors = DOORS.iter().map(|(name, _)| *name).chain(INTERNAL_DOORS);
         defaults.extend(doors.map(|name| (name, "0".to_owned())));
+        // What lives for one run does not judge the plugins of the folder.
+        defaults.insert("PLUGIN_MANAGER_STARTUP_RECONCILE", "false".to_owned());
         Self { name: "run", defaults, generates: true }
     }
 }
@@ -82,4 +89,27 @@ fn local(data_dir: &Path, credentials: &Credentials) -> BTreeMap<&'static str, S
         ("SECRET_MANAGER_TOKEN", credentials.secret_manager_token.clone()),
         ("FILE_SERVICE_TOKEN", credentials.file_service_token.clone()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(profile: &Profile, name: &str) -> String {
+        profile.defaults[name].clone()
+    }
+
+    #[test]
+    fn the_offset_moves_every_fixed_port_and_no_other() {
+        let none = Credentials::none();
+        let demo = Profile::demo(Path::new("data"), 1000, &none);
+        assert_eq!(DOORS.map(|(name, _)| port(&demo, name)), ["9080", "5020", "5021", "5016", "5017"]);
+        assert!(INTERNAL_DOORS.iter().all(|name| port(&demo, name) == "0"));
+    }
+
+    #[test]
+    fn a_run_takes_free_ports_only() {
+        let run = Profile::run(Path::new("data"), &Credentials::none());
+        assert!(DOORS.iter().all(|(name, _)| port(&run, name) == "0"));
+    }
 }

@@ -7,7 +7,10 @@ use contract::manifest::Endpoint;
 use queue::{Queue, Topic};
 use secrecy::{ExposeSecret, SecretString};
 use std::{process::Stdio, time::Duration};
-use tokio::process::{Child, Command};
+use tokio::{
+    net::TcpStream,
+    process::{Child, Command},
+};
 
 /// The program.
 pub(super) const NAME: &str = "text-tools";
@@ -87,7 +90,7 @@ impl Plugin {
         let mut notices = queue.subscribe(Topic::Catalogue).await?;
         let appeared = async {
             loop {
-                if client.node_types().await?.iter().any(|node_type| node_type == NODE_TYPE) {
+                if listed(client).await? {
                     return anyhow::Ok(());
                 }
                 // Told or not: the poll is the guarantee.
@@ -136,6 +139,15 @@ impl Plugin {
 
     #[cfg(not(unix))]
     fn terminate(&self) {}
+}
+
+/// Is it in the catalogue, and there with the address of a living process? A folder that an earlier
+/// demo used has its former address.
+async fn listed(client: &Client) -> anyhow::Result<bool> {
+    let plugins = client.plugins().await?;
+    let ours = plugins.iter().find(|plugin| plugin.node_types.iter().any(|node_type| node_type == NODE_TYPE));
+    let Some(plugin) = ours else { return Ok(false) };
+    Ok(TcpStream::connect((plugin.endpoint.host.as_str(), plugin.endpoint.port)).await.is_ok())
 }
 
 fn shown(status: std::io::Result<std::process::ExitStatus>) -> String {
