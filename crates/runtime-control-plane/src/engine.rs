@@ -115,13 +115,23 @@ impl Engine {
         }
     }
 
-    /// The engine's metrics page.
+    /// The engine's metrics page, which is never empty.
+    ///
+    /// # Errors
+    /// `engine_unavailable`
     pub(crate) async fn metrics(&self) -> Result<String, RpcError> {
         let data = Bare { token: self.token() };
-        self.client
+        let page: String = self
+            .client
             .call(pattern::RUNTIME_METRICS.name, &data, METRICS_DEADLINE)
             .await
-            .map_err(|error| away(&error))
+            .map_err(|error| away(&error))?;
+        match page.trim().is_empty() {
+            true => {
+                Err(RpcError::new(ErrorCode::EngineUnavailable, "the engine has no metrics yet; try again"))
+            }
+            false => Ok(page),
+        }
     }
 
     /// Does somebody answer at the engine's door? Which answer does not matter.

@@ -91,7 +91,11 @@ async fn a_scrape_that_would_take_gzip_gets_a_page_that_parses() {
         assert!(response.headers().get("content-encoding").is_none(), "{path} is what its headers say");
         let kind = response.headers()["content-type"].to_str().unwrap().to_owned();
         let page = response.text().await.unwrap();
-        assert_eq!(kind.starts_with("application/openmetrics-text"), page.ends_with("# EOF\n"), "{path}: {kind}");
+        assert_eq!(
+            kind.starts_with("application/openmetrics-text"),
+            page.ends_with("# EOF\n"),
+            "{path}: {kind}"
+        );
         let samples = page.lines().filter(|line| !line.starts_with("# ")).inspect(|line| {
             let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{path}: {line}"));
             assert!(name.starts_with("conveyor_") && value.parse::<f64>().is_ok(), "{path}: {line}");

@@ -138,20 +138,16 @@ async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Re
                 (ReportKind::Result, Some(id)) => door.reports.fail_oversize(Door::Http, id, limit).await,
                 _ => too_large(limit),
             };
-            door.metrics.refusal(Door::Http.as_str(), error.code.as_str());
-            return refusal(&error);
+            return door.refuse(&error);
         }
-        Err(error) => {
-            door.metrics.refusal(Door::Http.as_str(), error.code.as_str());
-            return refusal(&error);
-        }
+        Err(error) => return door.refuse(&error),
     };
     match parse(text, "the report") {
         Ok(body) => match door.reports.take(Door::Http, kind, &body).await {
             ReportOutcome::Ok(receipt) => json(StatusCode::OK, &receipt),
             ReportOutcome::Err(error) => refusal(&error),
         },
-        Err(error) => refusal(&error),
+        Err(error) => door.refuse(&error),
     }
 }
 
@@ -163,22 +159,22 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
     }
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
-        Ok(Read::TooLarge(_)) => return refusal(&too_large(door.budget.limit())),
-        Err(error) => return refusal(&error),
+        Ok(Read::TooLarge(_)) => return door.refuse(&too_large(door.budget.limit())),
+        Err(error) => return door.refuse(&error),
     };
     let body = match parse(text, "the batch") {
         Ok(body) => body,
-        Err(error) => return refusal(&error),
+        Err(error) => return door.refuse(&error),
     };
     let items = match body.read::<Batch>().map(|batch| batch.results).or_else(|_| body.read()) {
         Ok(items) => items,
         Err(error) => {
-            return refusal(&malformed("the batch", format!("must be {{\"results\": [...]}}: {error}")));
+            return door.refuse(&malformed("the batch", format!("must be {{\"results\": [...]}}: {error}")));
         }
     };
     if items.len() > MAX_RESULTS {
         let text = format!("has {} results, the limit of a batch is {MAX_RESULTS}", items.len());
-        return refusal(&malformed("the batch", text));
+        return door.refuse(&malformed("the batch", text));
     }
     let answers = items.iter().map(|item| door.reports.take(Door::Http, ReportKind::Result, item));
     let outcomes = futures::future::join_all(answers).await;
@@ -257,5 +253,11 @@ fn json<T: Serialize>(code: StatusCode, value: &T) -> Response {
 impl HttpDoor {
     async fn budget_read(&self, body: Body) -> Result<Read, RpcError> {
         read_body(body, &self.budget).await
+    }
+
+    /// Refuses a request before it has become a report.
+    fn refuse(&self, error: &RpcError) -> Response {
+        self.metrics.refusal(Door::Http.as_str(), error.code.as_str());
+        refusal(error)
     }
 }

@@ -1,7 +1,8 @@
 //! Health, readiness and metrics.
 
-use crate::world::{KEY, PATIENCE, World, id};
+use crate::world::{KEY, Neighbour, PATIENCE, World, data, id, local};
 use serde_json::json;
+use wire::Reply;
 
 async fn get(world: &World, path: &str) -> (u16, String, String) {
     let response = world.web.get(world.url(path)).header("accept-encoding", "gzip").send().await.unwrap();
@@ -27,6 +28,15 @@ async fn metrics_of_the_engine_are_proxied_with_their_type_and_503_when_it_is_do
     assert_eq!((status, page.as_str()), (200, "engine_runs_total 5\n"));
     assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
     world.stop_engine().await;
+    let (status, _, page) = get(&world, "/metrics").await;
+    assert_eq!(status, 503);
+    assert!(page.contains("engine_unavailable"));
+}
+
+#[tokio::test]
+async fn empty_page_of_the_engine_is_503_and_never_an_empty_200() {
+    let engine = Neighbour::start(local(), |_| std::future::ready(Reply::Value(data(&json!("")))));
+    let world = World::with(|settings| settings.engine = engine.endpoint()).await;
     let (status, _, page) = get(&world, "/metrics").await;
     assert_eq!(status, 503);
     assert!(page.contains("engine_unavailable"));
