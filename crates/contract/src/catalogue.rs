@@ -199,6 +199,9 @@ pub struct PluginDetail {
     pub manifest: Manifest,
     /// Its executors.
     pub items: Vec<ExecutorItem>,
+    /// Its static assets as they are kept.
+    #[serde(default)]
+    pub assets: Vec<Asset>,
 }
 
 /// One committed publication, in `plugin.versions` (newest first).

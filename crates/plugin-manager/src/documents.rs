@@ -119,6 +119,7 @@ mod tests {
             manifest: Json::of(&"x".repeat(bytes)).unwrap(),
             items: Json::null(),
             assets: Vec::new(),
+            seal: storage::catalogue::Seal::default(),
         })
     }
 

@@ -149,14 +149,14 @@ fn find(snapshot: &Snapshot, request: &HandOutRequest) -> Found {
             format!("plugin {:?} was removed; publish it again to use it", plugin.plugin_id),
         )),
         None => {
-            let newest =
-                plugin.publications.iter().find(|row| node_type.is_none_or(|wanted| has(row, wanted)));
+            let mut usable = plugin.publications.iter().filter(|row| row.yanked_at.is_none());
+            let newest = usable.find(|row| node_type.is_none_or(|wanted| has(row, wanted)));
             newest.map_or(Found::Missing, |row| Found::Here(row.clone(), plugin.health.clone()))
         }
     }
 }
 
-/// Exactly this version, also of a removed plugin: what runs finishes under it.
+/// Exactly this version, also a yanked one or that of a removed plugin: what runs finishes under it.
 fn exactly(plugin: &PluginRow, version: &str, node_type: Option<&str>) -> Found {
     match (plugin.version(version), node_type) {
         (None, _) => Found::Missing,

@@ -1,6 +1,6 @@
 //! Health, readiness and metrics over HTTP.
 
-use crate::{metrics::Exposition, tokens::Tokens, view::View};
+use crate::{metrics::Exposition, reconcile::Progress, tokens::Tokens, view::View};
 use axum::{
     Json, Router,
     extract::State,
@@ -12,7 +12,8 @@ use contract::{ErrorCode, RpcError};
 use queue::Queue;
 use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
-use storage::Storage;
+use storage::{Storage, catalogue::Snapshot};
+use tokio::sync::watch;
 
 /// A probe of readiness is answered within this time, whatever the database does.
 const READY_LIMIT: Duration = Duration::from_secs(2);
@@ -25,16 +26,46 @@ pub(crate) struct Shown {
     pub(crate) view: Arc<View>,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) exposition: Exposition,
+    /// How far the reconcile at start is.
+    pub(crate) reconciled: watch::Receiver<Progress>,
+    /// Each plugin is probed once in this time; `None`: the sweep is off.
+    pub(crate) sweep: Option<Duration>,
 }
 
 /// The routes.
 pub(crate) fn router(shown: Shown) -> Router {
     Router::new()
-        .route("/health", get(async || Json(json!({ "status": "ok" }))))
+        .route("/health", get(health))
         .route("/ready", get(ready))
         .route("/metrics", get(metrics))
         .fallback(no_route)
         .with_state(Arc::new(shown))
+}
+
+/// The service lives, whatever its neighbours do. Holders of the ingress token see the plugins.
+async fn health(State(shown): State<Arc<Shown>>, headers: HeaderMap) -> Response {
+    let mut body = json!({ "status": "ok" });
+    if may_see_details(&shown.tokens, &headers) {
+        add(&mut body, Some(json!({ "plugins": plugins(&shown.view.current()) })));
+    }
+    Json(body).into_response()
+}
+
+/// State, since when and why of each live plugin, as the catalogue in memory has it.
+fn plugins(snapshot: &Snapshot) -> serde_json::Map<String, Value> {
+    let live = snapshot.plugins.values().filter(|plugin| plugin.removed_at.is_none());
+    live.map(|plugin| {
+        let health = &plugin.health;
+        let facts = json!({
+            "state": health.state,
+            "since": health.since,
+            "lastError": health.last_error,
+            "endpoint": plugin.endpoint.to_string(),
+            "quarantined": plugin.quarantined,
+        });
+        (plugin.plugin_id.clone(), facts)
+    })
+    .collect()
 }
 
 /// Ready means that the database answers: without the queue, polling still keeps the service true.
@@ -82,6 +113,8 @@ async fn details(shown: &Shown, database: &Result<(), String>) -> Value {
         "database": database.as_ref().err().map_or("ok", String::as_str),
         "queue": queue,
         "revision": snapshot.revision,
+        "reconcile": shown.reconciled.borrow().as_str(),
+        "healthIntervalMs": shown.sweep.map(|interval| u64::try_from(interval.as_millis()).unwrap_or(u64::MAX)),
         "plugins": plugins,
     })
 }

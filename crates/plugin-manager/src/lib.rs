@@ -22,5 +22,6 @@ mod tokens;
 mod view;
 
 pub use error::Error;
+pub use publication::trust::SigningKeys;
 pub use service::Service;
 pub use settings::{AssetLimits, HealthSettings, Settings, Thresholds};

@@ -8,8 +8,8 @@ use crate::{
     health::{Ledger, Sweep},
     http::{self, Shown},
     metrics::{Exposition, Metrics},
-    publication::{Publisher, assets::Assets, pull::Puller},
-    reconcile::Reconcile,
+    publication::{Publisher, Rules, assets::Assets, pull::Puller},
+    reconcile::{Progress, Reconcile},
     settings::Settings,
     tokens::Tokens,
     view::View,
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use queue::{Notices, Queue, Topic};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
-use tokio::{net::TcpListener, task::JoinSet};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 use wire::{Limits, Server, ServerConfig};
 
@@ -76,10 +76,17 @@ impl Service {
             Arc::clone(&metrics),
             Puller { timeout: settings.executor_pull_timeout, max_frame_bytes: settings.max_frame_bytes },
             Assets::new(&settings)?,
-            settings.allow_republish,
+            Rules {
+                allow_republish: settings.allow_republish,
+                require_signed: settings.require_signed,
+                keys: settings.signing_keys.clone(),
+            },
         ));
+        let progress = watch::Sender::new(Progress::Off);
+        let reconciled = progress.subscribe();
         let reconcile = settings.startup_reconcile.then(|| Reconcile {
-            view: Arc::clone(&view),
+            progress,
+            storage: storage.clone(),
             publisher: Arc::clone(&publisher),
             metrics: Arc::clone(&metrics),
             queue: queue.clone(),
@@ -107,8 +114,17 @@ impl Service {
         let server = bind_door(&settings, door)?;
         let (health, health_address) = bind_health(&settings).await?;
         let exposition = Exposition::new(&metrics, server.stats(), tokens.credentials(), Arc::clone(&view));
+        let interval = settings.health.interval;
         let sweep = Sweep::new(Arc::clone(&view), ledger, queue.clone(), settings.health);
-        let router = http::router(Shown { storage, queue, view: Arc::clone(&view), tokens, exposition });
+        let router = http::router(Shown {
+            storage,
+            queue,
+            view: Arc::clone(&view),
+            tokens,
+            exposition,
+            reconciled,
+            sweep: interval,
+        });
         Ok(Self { server, health, health_address, router, view, notices, reconcile, sweep, stop_waiting })
     }
 

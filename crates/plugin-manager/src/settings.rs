@@ -1,5 +1,6 @@
 //! What plugin-manager is told: every variable of its page, with its default (protocol section 9).
 
+use crate::publication::trust::SigningKeys;
 use config::{Kind, Reader};
 use reqwest::Url;
 use secrecy::SecretString;
@@ -49,6 +50,10 @@ pub struct Settings {
     pub allow_republish: bool,
     /// Is a plugin enabled where nobody has decided about it?
     pub enabled_by_default: bool,
+    /// The public keys that publications may be signed with.
+    pub signing_keys: SigningKeys,
+    /// Are only publications taken that are signed with one of them?
+    pub require_signed: bool,
     /// Bounds of static assets.
     pub assets: AssetLimits,
 }
@@ -86,6 +91,8 @@ pub struct AssetLimits {
     pub max_total_bytes: u64,
     /// Longest fetch or upload of one asset.
     pub timeout: Duration,
+    /// May assets be fetched from loopback, private and link-local addresses?
+    pub allow_private: bool,
 }
 
 impl Default for AssetLimits {
@@ -95,6 +102,7 @@ impl Default for AssetLimits {
             max_bytes: 8 * MIB,
             max_total_bytes: 32 * MIB,
             timeout: Duration::from_secs(10),
+            allow_private: true,
         }
     }
 }
@@ -124,7 +132,10 @@ impl Settings {
             false,
             "Start without keys and tokens; only for a machine of your own.",
         );
+        let (signing_keys, require_signed) = read_trust(reader);
         Self {
+            signing_keys,
+            require_signed,
             bind: read_bind(reader),
             tcp_port: reader.port(
                 "PLUGIN_MANAGER_TCP_PORT",
@@ -181,6 +192,24 @@ impl Settings {
             assets: AssetLimits::read(reader),
         }
     }
+}
+
+fn read_trust(reader: &mut Reader<'_>) -> (SigningKeys, bool) {
+    let keys = reader.optional(
+        "PLUGIN_MANAGER_SIGNING_KEYS",
+        "list",
+        "Ed25519 public keys of signed publications, KEYID BASE64 a line; usually by \
+         PLUGIN_MANAGER_SIGNING_KEYS_FILE.",
+        str::parse::<SigningKeys>,
+    );
+    let keys = keys.unwrap_or_default();
+    const REQUIRE: &str = "PLUGIN_MANAGER_REQUIRE_SIGNED";
+    let require = reader.flag(REQUIRE, false, "Take only publications that are signed with a known key.");
+    if require && keys.is_empty() {
+        let remedy = "wants signatures, but there is no key; set PLUGIN_MANAGER_SIGNING_KEYS_FILE";
+        reader.fault(REQUIRE, Some("true".to_owned()), remedy);
+    }
+    (keys, require)
 }
 
 fn read_bind(reader: &mut Reader<'_>) -> IpAddr {
@@ -273,6 +302,11 @@ impl AssetLimits {
                 10_000,
                 "Longest fetch, and longest upload, of one static asset.",
             ),
+            allow_private: reader.flag(
+                "PLUGIN_MANAGER_ASSET_ALLOW_PRIVATE",
+                default.allow_private,
+                "May static assets be fetched from loopback, private and link-local addresses?",
+            ),
         }
     }
 }
@@ -357,6 +391,19 @@ mod tests {
             assert!(faults.iter().any(|fault| fault == variable), "{variable}");
         }
         assert_eq!(faults.len(), 6, "{faults:?}");
+    }
+
+    #[test]
+    fn requiring_signatures_without_a_key_refuses_the_start() {
+        let token = ("PLUGIN_MANAGER_INGRESS_TOKEN", "t");
+        let require = ("PLUGIN_MANAGER_REQUIRE_SIGNED", "true");
+        let key = ("PLUGIN_MANAGER_SIGNING_KEYS", "release AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+        assert_eq!(read(&[token, require]).1, ["PLUGIN_MANAGER_REQUIRE_SIGNED"]);
+        assert_eq!(read(&[token, require, key]).1, [""; 0]);
+        assert_eq!(
+            read(&[token, ("PLUGIN_MANAGER_SIGNING_KEYS", "release x")]).1,
+            ["PLUGIN_MANAGER_SIGNING_KEYS"]
+        );
     }
 
     #[test]

@@ -47,6 +47,7 @@ impl Door {
         Ok(PluginDetail {
             plugin: summary.ok_or_else(|| unknown(&request.plugin_id))?,
             manifest: stored.manifest.read().map_err(|error| unreadable("manifest", &error))?,
+            assets: stored.assets.clone(),
             items: stored.items.read().map_err(|error| unreadable("executors", &error))?,
         })
     }
@@ -55,6 +56,9 @@ impl Door {
         let snapshot = self.view.fresh().await?;
         let row = known(&snapshot, &request.plugin_id)?;
         let version = |row: &PublicationRow| PluginVersion {
+            yanked_at: row.yanked_at,
+            signature: row.seal.state,
+            signed_by: row.seal.key_id.clone(),
             publication_version: row.version.clone(),
             publication_id: row.publication_id,
             digest: row.digest,
@@ -136,43 +140,6 @@ impl Door {
         .with_details(serde_json::json!({ "processes": named })))
     }
 
-    pub(super) async fn pin(&self, request: &PluginRef) -> Result<Changed, RpcError> {
-        let snapshot = self.view.fresh().await?;
-        let row = known(&snapshot, &request.plugin_id)?;
-        not_removed(row)?;
-        let Some(version) = request.publication_version.as_deref() else {
-            return Err(RpcError::new(
-                ErrorCode::InvalidRequest,
-                "a pin names its version; give publicationVersion",
-            ));
-        };
-        chosen(row, Some(version))?;
-        let change = self.storage.catalogue().pin(&request.workspace_id, &row.plugin_id, version).await;
-        let changed = self.changed(change).await?;
-        tracing::info!(
-            event = "plugin_pinned",
-            plugin_id = row.plugin_id,
-            workspace_id = request.workspace_id,
-            version,
-            "a workspace is pinned to a version"
-        );
-        Ok(changed)
-    }
-
-    pub(super) async fn unpin(&self, request: &PluginRef) -> Result<Changed, RpcError> {
-        let snapshot = self.view.fresh().await?;
-        let row = known(&snapshot, &request.plugin_id)?;
-        let change = self.storage.catalogue().unpin(&request.workspace_id, &row.plugin_id).await;
-        let changed = self.changed(change).await?;
-        tracing::info!(
-            event = "plugin_unpinned",
-            plugin_id = row.plugin_id,
-            workspace_id = request.workspace_id,
-            "a workspace follows the newest version again"
-        );
-        Ok(changed)
-    }
-
     pub(super) async fn asset(&self, request: &AssetRequest) -> Result<Asset, RpcError> {
         let snapshot = self.view.fresh().await?;
         let row = known(&snapshot, &request.plugin_id)?;
@@ -188,13 +155,16 @@ impl Door {
 
     /// Read from the database and not from the snapshot, which counts of probes do not renew.
     pub(super) async fn health(&self, request: &PluginListRequest) -> Result<PluginHealthList, RpcError> {
-        let snapshot = self.storage.catalogue().snapshot().await.map_err(|error| error.to_rpc())?;
+        let catalogue = self.storage.catalogue();
+        let snapshot = catalogue.snapshot().await.map_err(|error| error.to_rpc())?;
+        let mut history = catalogue.health_history().await.map_err(|error| error.to_rpc())?;
         let shown =
             snapshot.plugins.values().filter(|row| request.include_removed || row.removed_at.is_none());
         let health = |row: &PluginRow| PluginHealth {
             plugin_id: row.plugin_id.clone(),
             endpoint: row.endpoint.clone(),
             health: row.health.clone(),
+            history: history.remove(&row.plugin_id).unwrap_or_default(),
         };
         Ok(PluginHealthList { plugins: shown.map(health).collect(), revision: snapshot.revision })
     }
@@ -207,12 +177,12 @@ impl Door {
         Ok(policy::decide(node_type, workspace_id, user_id, &facts))
     }
 
-    async fn now(&self) -> Result<Millis, RpcError> {
+    pub(super) async fn now(&self) -> Result<Millis, RpcError> {
         self.storage.now().await.map_err(|error| error.to_rpc())
     }
 
     /// A change as it is answered, after everyone was told.
-    async fn changed(&self, change: storage::Result<Change>) -> Result<Changed, RpcError> {
+    pub(super) async fn changed(&self, change: storage::Result<Change>) -> Result<Changed, RpcError> {
         let Change { changed, revision } = change.map_err(|error| error.to_rpc())?;
         if changed {
             self.view.announce(revision).await;
@@ -221,7 +191,7 @@ impl Door {
     }
 }
 
-fn known<'s>(snapshot: &'s Arc<Snapshot>, plugin_id: &str) -> Result<&'s PluginRow, RpcError> {
+pub(super) fn known<'s>(snapshot: &'s Arc<Snapshot>, plugin_id: &str) -> Result<&'s PluginRow, RpcError> {
     snapshot.plugins.get(plugin_id).ok_or_else(|| unknown(plugin_id))
 }
 
@@ -232,7 +202,7 @@ fn unknown(plugin_id: &str) -> RpcError {
     )
 }
 
-fn not_removed(row: &PluginRow) -> Result<(), RpcError> {
+pub(super) fn not_removed(row: &PluginRow) -> Result<(), RpcError> {
     match row.removed_at {
         None => Ok(()),
         Some(_) => Err(RpcError::new(
@@ -242,11 +212,11 @@ fn not_removed(row: &PluginRow) -> Result<(), RpcError> {
     }
 }
 
-/// Exactly the named version, or the newest.
-fn chosen<'r>(row: &'r PluginRow, version: Option<&str>) -> Result<&'r PublicationRow, RpcError> {
+/// Exactly the named version, or the one that new use takes.
+pub(super) fn chosen<'r>(row: &'r PluginRow, version: Option<&str>) -> Result<&'r PublicationRow, RpcError> {
     let publication = match version {
         Some(version) => row.version(version),
-        None => row.newest(),
+        None => row.shown(),
     };
     publication.ok_or_else(|| {
         RpcError::new(

@@ -1,6 +1,7 @@
 //! The TCP door: one table says which pattern does what; every call presents the ingress token.
 
 mod catalogue;
+mod versions;
 
 use crate::{
     documents::Documents,
@@ -12,6 +13,7 @@ use crate::{
 };
 use contract::{
     ErrorCode, Json, RpcError,
+    catalogue::{PublicationReply, PublishRequest},
     pattern::{self, Pattern},
 };
 use parking_lot::Mutex;
@@ -37,13 +39,19 @@ enum Call {
     Remove,
     Pin,
     Unpin,
+    Yank,
+    Unyank,
+    Quarantine,
+    Release,
+    Diff,
+    PublishFor,
     Asset,
     Health,
     Explain,
 }
 
 /// The door's patterns; their aliases stand in `contract::pattern`.
-const TABLE: [(Pattern, Call); 13] = [
+const TABLE: [(Pattern, Call); 19] = [
     (pattern::MANIFEST_REQUEST_V2, Call::Publish),
     (pattern::MANIFEST_REQUEST, Call::HandOut),
     (pattern::PLUGIN_LIST, Call::List),
@@ -54,6 +62,12 @@ const TABLE: [(Pattern, Call); 13] = [
     (pattern::PLUGIN_REMOVE, Call::Remove),
     (pattern::PLUGIN_PIN, Call::Pin),
     (pattern::PLUGIN_UNPIN, Call::Unpin),
+    (pattern::PLUGIN_YANK, Call::Yank),
+    (pattern::PLUGIN_UNYANK, Call::Unyank),
+    (pattern::PLUGIN_QUARANTINE, Call::Quarantine),
+    (pattern::PLUGIN_RELEASE, Call::Release),
+    (pattern::PLUGIN_DIFF, Call::Diff),
+    (pattern::PLUGIN_PUBLISH, Call::PublishFor),
     (pattern::PLUGIN_ASSET, Call::Asset),
     (pattern::PLUGIN_HEALTH, Call::Health),
     (pattern::PLUGIN_EXPLAIN, Call::Explain),
@@ -113,25 +127,32 @@ impl Door {
             Call::Remove => write(&self.remove(&read(data)?).await?),
             Call::Pin => write(&self.pin(&read(data)?).await?),
             Call::Unpin => write(&self.unpin(&read(data)?).await?),
+            Call::Yank => write(&self.set_yanked(&read(data)?, true).await?),
+            Call::Unyank => write(&self.set_yanked(&read(data)?, false).await?),
+            Call::Quarantine => write(&self.set_quarantined(&read(data)?, true).await?),
+            Call::Release => write(&self.set_quarantined(&read(data)?, false).await?),
+            Call::Diff => write(&self.diff(&read(data)?).await?),
+            Call::PublishFor => self.publish_for(read(data)?, presented).await,
             Call::Asset => write(&self.asset(&read(data)?).await?),
             Call::Health => write(&self.health(&read(data)?).await?),
             Call::Explain => write(&self.explain(&read(data)?).await?),
         }
     }
 
-    /// In a task of its own: a publication that was begun ends, also when the plugin hangs up, so that
-    /// what it stored is announced and what it uploaded is used or given back.
     async fn publish(&self, data: &Json, presented: Option<SecretString>) -> Result<Json, RpcError> {
         let (publisher, data) = (Arc::clone(&self.publisher), data.clone());
         let tokens = self.tokens.for_pull(presented);
-        let publication = tokio::spawn(async move { publisher.publish(&data, tokens).await });
-        match publication.await {
-            Ok(result) => write(&result?),
-            Err(error) => {
-                tracing::error!(event = "publication_broke_off", error = %error, "a publication broke off");
-                Err(RpcError::new(ErrorCode::Internal, "the publication broke off; see plugin-manager's log"))
-            }
-        }
+        to_the_end(async move { publisher.publish(&data, tokens).await }).await
+    }
+
+    async fn publish_for(
+        &self,
+        request: PublishRequest,
+        presented: Option<SecretString>,
+    ) -> Result<Json, RpcError> {
+        let publisher = Arc::clone(&self.publisher);
+        let tokens = self.tokens.for_pull(presented);
+        to_the_end(async move { publisher.publish_for(request, tokens).await }).await
     }
 
     /// At most one line a second: the metric counts them all.
@@ -146,6 +167,20 @@ impl Door {
                 peer = %peer.address,
                 "a call without the right ingress token was refused"
             );
+        }
+    }
+}
+
+/// In a task of its own: a publication that was begun ends, also when the caller hangs up, so that
+/// what it stored is announced and what it uploaded is used or given back.
+async fn to_the_end(
+    publication: impl Future<Output = Result<PublicationReply, RpcError>> + Send + 'static,
+) -> Result<Json, RpcError> {
+    match tokio::spawn(publication).await {
+        Ok(result) => write(&result?),
+        Err(error) => {
+            tracing::error!(event = "publication_broke_off", error = %error, "a publication broke off");
+            Err(RpcError::new(ErrorCode::Internal, "the publication broke off; see plugin-manager's log"))
         }
     }
 }

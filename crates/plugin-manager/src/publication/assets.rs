@@ -1,6 +1,7 @@
 //! Static assets: fetched from the plugin at publication, kept in file-service, so that the UI
 //! does not depend on the plugin being up (protocol section 3).
 
+use super::reach::Reach;
 use crate::{
     error::Error,
     settings::{AssetLimits, Settings},
@@ -23,6 +24,9 @@ const PARALLEL: usize = 4;
 /// Fetches assets and keeps them in file-service.
 #[derive(Debug)]
 pub(crate) struct Assets {
+    /// To the plugins, under the rule about addresses.
+    plugins: Client,
+    /// To file-service.
     client: Client,
     limits: AssetLimits,
     file_service: String,
@@ -60,19 +64,27 @@ struct Uploaded {
     digest: Digest,
 }
 
+/// A client that follows no redirect: it would lead around the rule about addresses.
+fn builder(limits: AssetLimits) -> reqwest::ClientBuilder {
+    Client::builder()
+        .redirect(redirect::Policy::none())
+        // Plugins and file-service are neighbours: what the environment says about the way to the
+        // outside does not hold for them.
+        .no_proxy()
+        .timeout(limits.timeout)
+}
+
+fn reach(limits: AssetLimits) -> Reach {
+    Reach { allow_private: limits.allow_private }
+}
+
 impl Assets {
     /// # Errors
     /// [`Error::HttpClient`] when the system offers no usable TLS.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
-        let client = Client::builder()
-            .redirect(redirect::Policy::none())
-            // Plugins and file-service are neighbours: what the environment says about the way to the
-            // outside does not hold for them.
-            .no_proxy()
-            .timeout(settings.assets.timeout)
-            .build()?;
         Ok(Self {
-            client,
+            plugins: builder(settings.assets).dns_resolver(reach(settings.assets)).build()?,
+            client: builder(settings.assets).build()?,
             limits: settings.assets,
             file_service: settings.file_service_url.trim_end_matches('/').to_owned(),
             token: settings.file_service_token.clone(),
@@ -94,7 +106,9 @@ impl Assets {
 
     async fn fetch_one(&self, asset: &StaticAsset, total: &AtomicU64) -> Result<Fetched, RpcError> {
         let failed = |reason: String| failed(asset, &reason);
-        let mut response = self.client.get(&asset.url).send().await.map_err(|error| failed(cause(&error)))?;
+        let url = Url::parse(&asset.url).map_err(|error| failed(error.to_string()))?;
+        reach(self.limits).check(&url).map_err(|refused| failed(refused.to_string()))?;
+        let mut response = self.plugins.get(url).send().await.map_err(|error| failed(cause(&error)))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(failed(format!("it answered {}", response.status())));
         }

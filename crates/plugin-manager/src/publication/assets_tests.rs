@@ -68,12 +68,8 @@ async fn file_service(log: &Arc<Log>) -> String {
 
 fn assets(file_service: &str, limits: AssetLimits) -> Assets {
     Assets {
-        client: Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .timeout(limits.timeout)
-            .build()
-            .unwrap(),
+        plugins: builder(limits).dns_resolver(reach(limits)).build().unwrap(),
+        client: builder(limits).build().unwrap(),
         limits,
         file_service: file_service.to_owned(),
         token: Some("files".into()),
@@ -169,4 +165,16 @@ async fn what_was_uploaded_is_given_back_when_a_later_upload_fails() {
     assert_eq!(error.code, ErrorCode::Unavailable);
     assert!(error.message.contains("PLUGIN_MANAGER_FILE_SERVICE_URL"), "{error}");
     assert_eq!(log.0.lock().last().unwrap(), "delete file-of-echo/a");
+}
+
+#[tokio::test]
+async fn private_addresses_are_refused_where_the_operator_says_so() {
+    let limits = AssetLimits { allow_private: false, ..AssetLimits::default() };
+    let plugin = plugin().await;
+    let port = plugin.rsplit(':').next().unwrap();
+    for place in [plugin.clone(), format!("http://localhost:{port}")] {
+        let error = refusal(assets("http://127.0.0.1:1", limits).fetch(&declared(&place, &["a"])).await);
+        assert!(error.message.contains("PLUGIN_MANAGER_ASSET_ALLOW_PRIVATE"), "{error}");
+        assert!(!error.message.contains("export default"), "{error}");
+    }
 }

@@ -25,11 +25,22 @@ pub(crate) struct Document {
 /// # Errors
 /// `invalid_manifest` that names every fault with its path.
 pub(crate) fn read(body: &Json) -> Result<Document, RpcError> {
+    read_from(body, None)
+}
+
+/// Like [`read`], with another place of the plugin than the manifest's own.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn read_from(body: &Json, from: Option<&Endpoint>) -> Result<Document, RpcError> {
     let mut value = body.value().map_err(|error| {
         RpcError::new(ErrorCode::InvalidManifest, format!("the manifest cannot be read as JSON: {error}"))
     })?;
     if let Value::Object(fields) = &mut value {
         fields.retain(|key, _| !CREDENTIAL_FIELDS.contains(&key.as_str()));
+        if let Some(Endpoint { host, port }) = from {
+            fields.insert("pull".to_owned(), serde_json::json!({ "host": host, "port": port }));
+        }
     }
     let (manifest, warnings) = read_manifest(&value)
         .map_err(|faults| RpcError::of_faults(ErrorCode::InvalidManifest, "the manifest", &faults))?;

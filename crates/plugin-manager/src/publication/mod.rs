@@ -2,30 +2,37 @@
 //! (protocol section 3).
 
 pub(crate) mod assets;
+mod breakage;
 pub(crate) mod document;
 mod locks;
+mod outcome;
 pub(crate) mod pull;
+mod reach;
+pub(crate) mod trust;
 
 use crate::{health::Ledger, metrics::Metrics, view::View};
 use assets::{Assets, Kept};
 use contract::{
     Digest, ErrorCode, Json, PublicationId, RpcError, Warning,
-    catalogue::{Asset, PublicationReply, PublicationStatus},
+    catalogue::{Asset, PublicationReply, PublicationStatus, PublishRequest},
     manifest::{Endpoint, ExecutorItem, publication_digest, read_items},
+    signature::SignatureState,
 };
 use document::Document;
 use locks::KeyedLocks;
+use outcome::{Status, accept, out_of_time, reply, signature_required, subject, version_immutable};
 use pull::{Puller, Wanted};
 use secrecy::SecretString;
 use std::{collections::BTreeMap, sync::Arc};
 use storage::{
     Storage,
-    catalogue::{Committed, NewPublication, PublicationKey, StoredPublication},
+    catalogue::{NewPublication, PublicationKey, Seal, StoredPublication},
 };
 use tokio::{
     sync::Semaphore,
     time::{Instant, timeout_at},
 };
+use trust::SigningKeys;
 use uuid::Uuid;
 
 /// Plugins that publish themselves at once; more wait.
@@ -42,10 +49,21 @@ pub(crate) struct Publisher {
     metrics: Arc<Metrics>,
     puller: Puller,
     assets: Assets,
-    allow_republish: bool,
+    rules: Rules,
     locks: KeyedLocks,
     in_work: Semaphore,
     with_assets: Semaphore,
+}
+
+/// What the operator allows.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// May a version be published again with other content?
+    pub(crate) allow_republish: bool,
+    /// Are only signed publications taken?
+    pub(crate) require_signed: bool,
+    /// The keys that count.
+    pub(crate) keys: SigningKeys,
 }
 
 /// Where a publication's static assets come from.
@@ -63,6 +81,13 @@ struct Draft {
     endpoint: Endpoint,
     assets: AssetSource,
     tokens: Vec<SecretString>,
+}
+
+/// What a publication consists of besides its documents.
+struct Content {
+    digest: Digest,
+    kept: Kept,
+    seal: Seal,
 }
 
 /// A plugin's executors, and what was remarked about them.
@@ -99,7 +124,7 @@ impl Publisher {
         metrics: Arc<Metrics>,
         puller: Puller,
         assets: Assets,
-        allow_republish: bool,
+        rules: Rules,
     ) -> Self {
         let (in_work, with_assets) = (Semaphore::new(IN_WORK), Semaphore::new(WITH_ASSETS));
         Self {
@@ -109,7 +134,7 @@ impl Publisher {
             metrics,
             puller,
             assets,
-            allow_republish,
+            rules,
             locks: KeyedLocks::default(),
             in_work,
             with_assets,
@@ -120,19 +145,73 @@ impl Publisher {
     ///
     /// # Errors
     /// `invalid_manifest`, `batch_pull_failed`, `asset_fetch_failed`, `version_immutable`,
-    /// `node_type_conflict`, `unavailable`.
+    /// `node_type_conflict`, `signature_required`, `unavailable`.
     pub(crate) async fn publish(
         &self,
         body: &Json,
         tokens: Vec<SecretString>,
     ) -> Result<PublicationReply, RpcError> {
-        let result = match document::read(body) {
-            Ok(document) => {
-                let _turn = self.locks.lock(&document.manifest.plugin_id).await;
+        let draft = document::read(body).map(|document| {
+            let endpoint = document.manifest.pull.clone();
+            Draft { document, endpoint, assets: AssetSource::Plugin, tokens }
+        });
+        self.take(draft).await
+    }
+
+    /// Publishes on behalf of a plugin: with a manifest, or a known plugin with its stored one.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`]; `invalid_request`, `plugin_unknown`.
+    pub(crate) async fn publish_for(
+        &self,
+        request: PublishRequest,
+        tokens: Vec<SecretString>,
+    ) -> Result<PublicationReply, RpcError> {
+        let draft = match (request.manifest, request.plugin_id) {
+            (Some(manifest), None) => document::read_from(&manifest, request.from.as_ref()).map(|document| {
+                let endpoint = document.manifest.pull.clone();
+                Draft { document, endpoint, assets: AssetSource::Plugin, tokens }
+            }),
+            (None, Some(plugin_id)) => self.known_plugin(&plugin_id, request.from, tokens).await,
+            _ => Err(RpcError::new(
+                ErrorCode::InvalidRequest,
+                "a publication names either a manifest or a pluginId that is known; give one of them",
+            )),
+        };
+        self.take(draft).await
+    }
+
+    /// The stored publication that new use takes, from `from` or from where the plugin is now.
+    async fn known_plugin(
+        &self,
+        plugin_id: &str,
+        from: Option<Endpoint>,
+        tokens: Vec<SecretString>,
+    ) -> Result<Draft, RpcError> {
+        let snapshot = self.view.fresh().await?;
+        let shown = snapshot.plugins.get(plugin_id).and_then(|plugin| Some((plugin, plugin.shown()?)));
+        let unknown = || {
+            RpcError::new(
+                ErrorCode::PluginUnknown,
+                format!("the catalogue has no plugin {plugin_id:?}; publish it with its manifest"),
+            )
+        };
+        let (plugin, shown) = shown.ok_or_else(unknown)?;
+        let place = Place {
+            endpoint: from.unwrap_or_else(|| plugin.endpoint.clone()),
+            publication_id: shown.publication_id,
+            digest: shown.digest,
+        };
+        self.known(&place, tokens).await?.ok_or_else(unknown)
+    }
+
+    /// From a draft to a committed publication, one of a plugin at a time.
+    async fn take(&self, draft: Result<Draft, RpcError>) -> Result<PublicationReply, RpcError> {
+        let result = match draft {
+            Ok(draft) => {
+                let _turn = self.locks.lock(&draft.document.manifest.plugin_id).await;
                 // Closed never: the semaphore lives as long as `self`.
                 let _place = self.in_work.acquire().await;
-                let endpoint = document.manifest.pull.clone();
-                let draft = Draft { document, endpoint, assets: AssetSource::Plugin, tokens };
                 match self.pull_items(&draft).await {
                     Ok(items) => self.store(draft, items).await,
                     Err(error) => Err(error),
@@ -170,8 +249,9 @@ impl Publisher {
         let heard = self.ledger.last(plugin_id).await;
         let Some(place) = self.place(plugin_id).await? else { return Ok(Repulled::Gone) };
         let Some(draft) = self.known(&place, tokens).await? else { return Ok(Repulled::Gone) };
-        let pulled =
-            timeout_at(until, self.pull_items(&draft)).await.unwrap_or_else(|_| Err(out_of_time(&draft)));
+        let pulled = timeout_at(until, self.pull_items(&draft))
+            .await
+            .unwrap_or_else(|_| Err(out_of_time(&draft.document, &draft.endpoint)));
         let _turn = self.locks.lock(plugin_id).await;
         if self.ledger.last(plugin_id).await != heard || self.place(plugin_id).await? != Some(place) {
             return Ok(Repulled::Overtaken);
@@ -230,8 +310,10 @@ impl Publisher {
     async fn store(&self, draft: Draft, (items, remarks): Pulled) -> Result<PublicationReply, RpcError> {
         let Draft { mut document, endpoint, assets, .. } = draft;
         document.warnings.extend(remarks);
-        let (digest, kept) = self.keep_assets(&document, &items, assets).await?;
-        let new = self.new_publication(&document, &items, &endpoint, &kept, digest).await;
+        let content = self.content(&mut document, &items, assets).await?;
+        let digest = content.digest;
+        let older = self.older(&document, digest).await;
+        let new = self.new_publication(&document, &items, &endpoint, &content).await;
         let committed = match new {
             Ok(new) => self.storage.catalogue().commit(&new).await.map_err(|error| error.to_rpc()),
             Err(error) => Err(error),
@@ -239,15 +321,58 @@ impl Publisher {
         let outcome = committed.and_then(|committed| accept(&document, committed));
         match &outcome {
             // The stored publication has its own files.
-            Ok((Status::Unchanged, ..)) => self.assets.give_back(kept).await,
+            Ok((Status::Unchanged, ..)) => self.assets.give_back(content.kept).await,
             Ok(_) => {}
             // Whether it is stored is unknown: its files must stay.
             Err(error) if error.code == ErrorCode::Unavailable => {}
-            Err(_) => self.assets.give_back(kept).await,
+            Err(_) => self.assets.give_back(content.kept).await,
         }
         let (status, publication_id, revision) = outcome?;
         self.settle(&document, status, publication_id, digest, revision).await;
+        if status != Status::Unchanged {
+            self.warn_of_breakage(older.as_ref(), &mut document, &items).await;
+        }
         Ok(reply(document, status, publication_id, digest))
+    }
+
+    /// The publication that new use takes so far, if the one with this digest will take its place.
+    async fn older(&self, document: &Document, digest: Digest) -> Option<StoredPublication> {
+        let snapshot = self.view.current();
+        let usable = snapshot.plugins.get(&document.manifest.plugin_id)?.usable()?;
+        if usable.digest == digest {
+            return None;
+        }
+        // Only warnings come of it: a database that fails now fails the commit too.
+        self.stored(PublicationKey::Id(usable.publication_id)).await.ok().flatten()
+    }
+
+    async fn warn_of_breakage(
+        &self,
+        older: Option<&StoredPublication>,
+        document: &mut Document,
+        items: &[ExecutorItem],
+    ) {
+        let Some(older) = older else { return };
+        match breakage::warnings(&self.storage, older, document, items).await {
+            Ok(warnings) => {
+                for warning in &warnings {
+                    tracing::warn!(
+                        event = "plugin_publication_breaks_processes",
+                        plugin_id = document.manifest.plugin_id,
+                        publication_version = document.manifest.publication_version,
+                        reason = warning.message,
+                        "a new version may break processes"
+                    );
+                }
+                document.warnings.extend(warnings);
+            }
+            Err(error) => tracing::warn!(
+                event = "plugin_publication_unchecked",
+                plugin_id = document.manifest.plugin_id,
+                reason = error.message,
+                "whether a new version breaks processes could not be found out"
+            ),
+        }
     }
 
     async fn pull_items(&self, draft: &Draft) -> Result<Pulled, RpcError> {
@@ -268,32 +393,35 @@ impl Publisher {
         })
     }
 
-    /// The publication's digest, and its assets in file-service. Nothing is uploaded for a
-    /// publication that the catalogue as it is now refuses.
-    async fn keep_assets(
+    /// The publication's digest, signature and assets in file-service. Nothing is uploaded for a
+    /// publication that the catalogue as it is now, or the operator's rules, refuse.
+    async fn content(
         &self,
-        document: &Document,
+        document: &mut Document,
         items: &[ExecutorItem],
         source: AssetSource,
-    ) -> Result<(Digest, Kept), RpcError> {
-        let manifest = &document.manifest;
+    ) -> Result<Content, RpcError> {
         if let AssetSource::Kept(assets) = source {
             let hashes = assets.iter().map(|asset| (asset.key.clone(), asset.digest)).collect();
-            return Ok((publication_digest(manifest, items, &hashes), Kept::all_known(assets)));
+            let digest = publication_digest(&document.manifest, items, &hashes);
+            let seal = self.seal(document, digest)?;
+            return Ok(Content { digest, kept: Kept::all_known(assets), seal });
         }
         // Closed never, like the other one. Held until the bytes are stored.
-        let _place = match manifest.static_assets.is_empty() {
+        let _place = match document.manifest.static_assets.is_empty() {
             true => None,
             false => Some(self.with_assets.acquire().await),
         };
-        let fetched = self.assets.fetch(&manifest.static_assets).await?;
+        let fetched = self.assets.fetch(&document.manifest.static_assets).await?;
         let hashes: BTreeMap<String, Digest> =
             fetched.iter().map(|asset| (asset.key.clone(), asset.digest)).collect();
-        let digest = publication_digest(manifest, items, &hashes);
+        let digest = publication_digest(&document.manifest, items, &hashes);
+        let seal = self.seal(document, digest)?;
+        let manifest = &document.manifest;
         let same_version =
             self.stored(PublicationKey::Version(&manifest.plugin_id, &manifest.publication_version)).await?;
         if let Some(stored) = same_version.as_ref().filter(|stored| stored.digest != digest)
-            && !self.allow_republish
+            && !self.rules.allow_republish
         {
             return Err(version_immutable(document, stored.digest));
         }
@@ -306,7 +434,31 @@ impl Publisher {
             }
         };
         let kept = self.assets.keep(&manifest.plugin_id, fetched, &known).await?;
-        Ok((digest, kept))
+        Ok(Content { digest, kept, seal })
+    }
+
+    /// What is known of the publication's signature. Content that was signed once stays signed, also
+    /// when the plugin itself knows nothing of it.
+    fn seal(&self, document: &mut Document, digest: Digest) -> Result<Seal, RpcError> {
+        let manifest = &document.manifest;
+        let snapshot = self.view.current();
+        let stored = snapshot.plugins.get(&manifest.plugin_id);
+        let stored = stored.and_then(|plugin| plugin.version(&manifest.publication_version));
+        if let Some(stored) = stored.filter(|stored| stored.digest == digest)
+            && stored.seal.state == SignatureState::Signed
+        {
+            return Ok(stored.seal.clone());
+        }
+        let (seal, warning) = self.rules.keys.judge(manifest.signature.as_ref(), digest);
+        if self.rules.require_signed && seal.state != SignatureState::Signed {
+            let reason = match &warning {
+                Some(warning) => format!("has an invalid signature ({})", warning.message),
+                None => "is not signed".to_owned(),
+            };
+            return Err(signature_required(document, digest, &reason));
+        }
+        document.warnings.extend(warning);
+        Ok(seal)
     }
 
     async fn new_publication(
@@ -314,8 +466,7 @@ impl Publisher {
         document: &Document,
         items: &[ExecutorItem],
         endpoint: &Endpoint,
-        kept: &Kept,
-        digest: Digest,
+        content: &Content,
     ) -> Result<NewPublication, RpcError> {
         let manifest = &document.manifest;
         let unwritable = |error: serde_json::Error| {
@@ -328,15 +479,16 @@ impl Publisher {
             publication_id: PublicationId(Uuid::now_v7()),
             plugin_id: manifest.plugin_id.clone(),
             version: manifest.publication_version.clone(),
-            digest,
+            digest: content.digest,
             manifest: document.raw.clone(),
             items: Json::of(items).map_err(unwritable)?,
-            assets: kept.assets.clone(),
+            assets: content.kept.assets.clone(),
             node_types: manifest.executors.iter().map(|executor| executor.node_type.clone()).collect(),
             pull: endpoint.clone(),
             node_endpoints: document::own_endpoints(items, endpoint),
             at: self.storage.now().await.map_err(|error| error.to_rpc())?,
-            allow_republish: self.allow_republish,
+            allow_republish: self.rules.allow_republish,
+            seal: content.seal.clone(),
         })
     }
 
@@ -364,94 +516,5 @@ impl Publisher {
             revision,
             "publication is in the catalogue"
         );
-    }
-}
-
-/// What the store did with a publication that it took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Status {
-    Committed,
-    Replaced,
-    Unchanged,
-}
-
-impl Status {
-    fn event(self) -> &'static str {
-        match self {
-            Self::Committed => "plugin_publication_committed",
-            Self::Replaced => "plugin_publication_replaced",
-            Self::Unchanged => "plugin_publication_unchanged",
-        }
-    }
-}
-
-/// The store's answer as success or refusal.
-fn accept(document: &Document, committed: Committed) -> Result<(Status, PublicationId, i64), RpcError> {
-    match committed {
-        Committed::Committed { publication_id, revision } => {
-            Ok((Status::Committed, publication_id, revision))
-        }
-        Committed::Replaced { publication_id, revision } => Ok((Status::Replaced, publication_id, revision)),
-        Committed::Unchanged { publication_id, revision } => {
-            Ok((Status::Unchanged, publication_id, revision))
-        }
-        Committed::VersionImmutable { stored } => Err(version_immutable(document, stored)),
-        Committed::NodeTypeConflict { node_type, owner } => Err(RpcError::new(
-            ErrorCode::NodeTypeConflict,
-            format!(
-                "{} declares the node type {node_type:?}, which belongs to plugin {owner:?}; rename it, or \
-                 remove {owner:?} first",
-                subject(document)
-            ),
-        )
-        .with_details(serde_json::json!({ "nodeType": node_type, "owner": owner }))),
-    }
-}
-
-fn out_of_time(draft: &Draft) -> RpcError {
-    RpcError::new(
-        ErrorCode::BatchPullFailed,
-        format!(
-            "{} at {} did not answer within the time for all pulls at start \
-             (PLUGIN_MANAGER_STARTUP_PULL_TIMEOUT_MS)",
-            subject(&draft.document),
-            draft.endpoint
-        ),
-    )
-}
-
-fn version_immutable(document: &Document, stored: Digest) -> RpcError {
-    RpcError::new(
-        ErrorCode::VersionImmutable,
-        format!(
-            "{} is published already with other content (digest {stored}); raise publicationVersion, or set \
-             PLUGIN_MANAGER_ALLOW_REPUBLISH=true for development",
-            subject(document)
-        ),
-    )
-    .with_details(serde_json::json!({ "digest": stored }))
-}
-
-fn subject(document: &Document) -> String {
-    format!("{}@{}", document.manifest.plugin_id, document.manifest.publication_version)
-}
-
-fn reply(
-    document: Document,
-    status: Status,
-    publication_id: PublicationId,
-    digest: Digest,
-) -> PublicationReply {
-    PublicationReply {
-        ok: true,
-        status: match status {
-            Status::Committed | Status::Replaced => PublicationStatus::Committed,
-            Status::Unchanged => PublicationStatus::Unchanged,
-        },
-        plugin_id: document.manifest.plugin_id,
-        publication_version: document.manifest.publication_version,
-        publication_id,
-        digest,
-        warnings: document.warnings,
     }
 }

@@ -175,3 +175,22 @@ async fn at_most_thirty_two_probes_are_in_flight() {
         flight.arrived.notified().await;
     }
 }
+
+#[tokio::test]
+async fn the_last_changes_of_state_are_told_with_their_reasons() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    plugin.stop();
+    service.stop().await;
+    let service = house.start(|settings| settings.startup_reconcile = true).await;
+    house.until(|snapshot| snapshot.plugins["echo"].health.state == HealthState::Unknown).await;
+    let health = service.ask("plugin.health", json!({})).await.unwrap();
+    let history = health["plugins"][0]["history"].as_array().unwrap();
+    let states: Vec<_> = history.iter().map(|change| change["state"].clone()).collect();
+    assert_eq!(states, ["unknown", "online"], "the newest first");
+    assert!(history[0]["reason"].as_str().unwrap().contains("cannot be pulled"));
+    assert_eq!(history[0]["at"], health["plugins"][0]["health"]["since"]);
+    service.stop().await;
+}

@@ -61,3 +61,19 @@ async fn an_address_outside_the_allowlist_is_turned_away() {
     );
     assert_eq!(service.tcp.ip(), service.health.ip());
 }
+
+#[tokio::test]
+async fn health_shows_the_plugins_to_token_holders_only() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    for stranger in [None, Some("wrong")] {
+        assert_eq!(service.get("/health", stranger).await.1, "{\"status\":\"ok\"}");
+    }
+    let (_, text) = service.get("/health", Some(TOKEN)).await;
+    let body: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let echo = &body["details"]["plugins"]["echo"];
+    assert_eq!((&echo["state"], &echo["quarantined"]), (&json!("online"), &json!(false)));
+    assert!(echo["since"].is_number());
+}

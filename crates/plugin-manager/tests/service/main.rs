@@ -9,3 +9,5 @@ mod http;
 mod publication;
 mod reconcile;
 mod support;
+mod trust;
+mod versions;

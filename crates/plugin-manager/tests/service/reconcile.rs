@@ -1,8 +1,8 @@
 //! Reconcile at start (failure matrix rows 31 and 32).
 
-use crate::support::{House, PREVIOUS, Plugin, items};
+use crate::support::{House, PREVIOUS, Plugin, Running, TOKEN, items};
 use contract::{
-    ErrorCode, RpcError,
+    ErrorCode, Millis, RpcError,
     catalogue::{Health, HealthState},
 };
 use parking_lot::Mutex;
@@ -163,17 +163,46 @@ async fn a_plugin_that_knows_only_the_previous_token_is_pulled_with_it() {
     service.stop().await;
 }
 
+/// How far the service is with its reconcile.
+async fn progress(service: &Running) -> String {
+    let (_, text) = service.get("/ready", Some(TOKEN)).await;
+    let body: Value = serde_json::from_str(&text).unwrap();
+    body["details"]["reconcile"].as_str().unwrap().to_owned()
+}
+
 #[tokio::test]
 async fn replicas_that_start_together_pull_once() {
     let house = House::new().await;
     let plugin = Plugin::new(&["plugin.echo"]);
     publish(&house, &plugin, "echo", "plugin.echo").await;
-    // Another replica holds the lease of the reconcile.
-    assert!(house.queue.lease("plugin-manager:reconcile", "other", Duration::from_secs(60)).await.unwrap());
+    let replicas = [house.start(reconciling).await, house.start(reconciling).await];
+    // Whichever was first: it pulls, and the other waits whether anything is left for it.
+    loop {
+        let mut progress = [progress(&replicas[0]).await, progress(&replicas[1]).await];
+        progress.sort();
+        if progress == ["done", "waiting"] {
+            break;
+        }
+    }
+    for service in replicas {
+        service.stop().await;
+    }
+    assert_eq!(plugin.asked("executor_batch_pull").len(), 2, "the publication, and one reconcile");
+}
+
+#[tokio::test]
+async fn a_replica_that_was_killed_leaves_the_reconcile_to_its_successor() {
+    let house = House::new().await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    publish(&house, &plugin, "echo", "plugin.echo").await;
+    let old = Health { state: HealthState::Online, checked_at: Some(Millis(1)), ..Health::default() };
+    house.storage.catalogue().record_health("echo", &old).await.unwrap();
+    // Its lease is still held, and nobody renews it.
+    assert!(house.queue.lease("plugin-manager:reconcile", "killed", Duration::from_secs(1)).await.unwrap());
     let service = house.start(reconciling).await;
-    service.ask("plugin.list", json!({})).await.unwrap();
+    while progress(&service).await != "done" {}
     service.stop().await;
-    assert_eq!(plugin.asked("executor_batch_pull").len(), 1);
+    assert_eq!(plugin.asked("executor_batch_pull").len(), 2);
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use axum::{
 };
 use contract::{ErrorCode, RpcError};
 use parking_lot::Mutex;
-use plugin_manager::{AssetLimits, HealthSettings, Service, Settings};
+use plugin_manager::{AssetLimits, HealthSettings, Service, Settings, SigningKeys};
 use queue::{Notice, Notices, Queue, Topic};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -96,6 +96,8 @@ pub(crate) fn settings() -> Settings {
         file_service_token: None,
         allow_republish: false,
         enabled_by_default: false,
+        signing_keys: SigningKeys::default(),
+        require_signed: false,
         assets: AssetLimits::default(),
     }
 }

@@ -5,9 +5,11 @@ mod allow;
 mod credential;
 mod proxy;
 mod proxy_header;
+mod public;
 
 pub use allow::AllowList;
 pub use credential::{Credentials, Verdict, credential_in};
 pub use proxy::TrustProxy;
 pub(crate) use proxy_header::{FIXED_BYTES, Fixed};
 pub use proxy_header::{ProxyHeaderError, parse_proxy_header};
+pub use public::is_public;
