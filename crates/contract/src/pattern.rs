@@ -46,6 +46,8 @@ patterns! {
     RUNTIME_RUN_START = "runtime.run_start";
     /// Cancels a run: api → engine.
     RUNTIME_RUN_CANCEL = "runtime.run_cancel";
+    /// A new run that keeps what had finished of one that ended: api → engine.
+    RUNTIME_RUN_RETRY = "runtime.run_retry";
     /// One run with its steps: api → engine.
     RUNTIME_RUN_GET = "runtime.run_get";
     /// Runs of a process, newest first: api → engine.

@@ -122,6 +122,23 @@ pub struct RunRef {
     pub process_id: Option<ProcessId>,
 }
 
+/// `runtime.run_retry`: a new run of what a failed or canceled one ran, which keeps the outputs of
+/// its finished steps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRetry {
+    /// The run that ended.
+    pub run_id: RunId,
+    /// When given, a run of another process is `not_found`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_id: Option<ProcessId>,
+    /// The user of the new run.
+    pub user_id: String,
+    /// A second start of the process with the same key answers with the first run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+}
+
 /// A row of the run list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -196,6 +213,9 @@ pub struct StepDetail {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Millis>,
+    /// What a person is asked about, while the step waits for an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<IndexMap<String, Json>>,
     /// What it produced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<IndexMap<String, Json>>,

@@ -46,6 +46,12 @@ pub struct Settings {
     /// May triggers start it?
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_active: Option<bool>,
+    /// From the start of a run to its end, milliseconds; absent means without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// How many runs may be running at the same time; a start beyond it is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent_runs: Option<u32>,
     /// Unknown fields, kept.
     #[serde(flatten)]
     pub extra: Map<String, Value>,

@@ -1,15 +1,15 @@
 //! Decisions: what happened, against the state of the run, gives events and effects.
 
 use super::{
-    decision::{Decision, Draw, Input, Opened, Touched},
-    evaluate::{self, Outputs},
+    decision::{Decision, Draw, Input, Touched},
+    evaluate::Outputs,
     event::{
-        Event, Failure, LateResult, RunCanceled, RunFailed, RunFinished, RunStarted, StepAcked, StepCanceled,
-        StepDelivered, StepEvaluated, StepFailed, StepFinished, StepPartial, StepScheduled, StepSkipped,
+        Event, Failure, LateResult, RunCanceled, RunDeadlineSet, RunStarted, StepAcked, StepDelivered,
+        StepFailed, StepFinished, StepPartial,
     },
-    flow::Readiness,
-    graph::{Graph, Kind, NodeIndex},
+    graph::{Graph, Kind, Node},
     policy::Policy,
+    scope::{Place, ROOT},
     state::{Broken, Phase, State},
     verdict::Verdict,
 };
@@ -20,26 +20,33 @@ use contract::{
         StepStatus,
     },
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+/// Outputs of finished steps of the outermost graph, by node id: what a repetition keeps.
+pub type Kept = HashMap<String, Arc<Outputs>>;
 
 impl State {
-    /// Starts a run.
+    /// Starts a run. The steps in `kept` count as finished with those outputs.
     ///
     /// # Errors
     /// [`Broken`] only by a bug of this module.
     pub fn start(
         run_id: RunId,
         graph: Arc<Graph>,
-        started: RunStarted,
+        (started, kept): (RunStarted, Kept),
         now: Millis,
         policy: &Policy,
         draw: &mut dyn Draw,
     ) -> Result<(Self, Decision), Broken> {
         let started = Arc::new(started);
+        let timeout = graph.run_timeout_ms.map(Duration::from_millis);
         let mut state = Self::begun(run_id, graph, Arc::clone(&started), now);
-        let mut turn = Turn { state: &mut state, now, policy, draw, decision: Decision::new() };
+        let mut turn = Turn { state: &mut state, now, policy, draw, kept, decision: Decision::new() };
         turn.decision.events.push(Event::RunStarted(started));
-        turn.go_on()?;
+        if let Some(timeout) = timeout {
+            turn.set_deadline(timeout)?;
+        }
+        turn.go_on(ROOT)?;
         let decision = turn.decision;
         Ok((state, decision))
     }
@@ -56,7 +63,12 @@ impl State {
         policy: &Policy,
         draw: &mut dyn Draw,
     ) -> Result<Decision, Broken> {
-        let mut turn = Turn { state: self, now, policy, draw, decision: Decision::new() };
+        let kept = Kept::new();
+        let mut turn = Turn { state: self, now, policy, draw, kept, decision: Decision::new() };
+        if let Some(refusal) = turn.state.judge_reporter(&input) {
+            turn.decision.answer = refusal;
+            return Ok(turn.decision);
+        }
         match input {
             Input::Ack(id, ack) => turn.ack(id, ack)?,
             Input::Heartbeat(id, heartbeat) => turn.heartbeat(id, heartbeat)?,
@@ -65,6 +77,8 @@ impl State {
             Input::Dispatched(id, dispatched) => turn.dispatched(id, dispatched)?,
             Input::DeliveryOverdue(id) => turn.delivery_overdue(id)?,
             Input::StepOverdue(id) => turn.step_overdue(id)?,
+            Input::TimerDue(id) => turn.timer_due(id)?,
+            Input::Confirm(confirmation) => turn.confirm(*confirmation)?,
             Input::Cancel => turn.cancel()?,
         }
         Ok(turn.decision)
@@ -72,16 +86,17 @@ impl State {
 }
 
 /// One decision in the making.
-struct Turn<'t> {
-    state: &'t mut State,
-    now: Millis,
-    policy: &'t Policy,
-    draw: &'t mut dyn Draw,
-    decision: Decision,
+pub(super) struct Turn<'t> {
+    pub(super) state: &'t mut State,
+    pub(super) now: Millis,
+    pub(super) policy: &'t Policy,
+    pub(super) draw: &'t mut dyn Draw,
+    pub(super) kept: Kept,
+    pub(super) decision: Decision,
 }
 
 impl Turn<'_> {
-    fn emit(&mut self, event: Event) -> Result<(), Broken> {
+    pub(super) fn emit(&mut self, event: Event) -> Result<(), Broken> {
         self.state.apply(self.now, &event)?;
         self.decision.events.push(event);
         Ok(())
@@ -98,14 +113,23 @@ impl Turn<'_> {
         }
     }
 
-    fn path_of(&self, execution_id: ExecutionId) -> Result<NodePath, Broken> {
-        let node = self.node_of(execution_id)?;
-        Ok(self.state.graph.nodes[node].path.clone())
+    pub(super) fn path_of(&self, execution_id: ExecutionId) -> Result<NodePath, Broken> {
+        let forgotten =
+            self.state.attempts.get(&execution_id).and_then(|attempt| attempt.forgotten_path.clone());
+        match forgotten {
+            Some(path) => Ok(path),
+            None => self.state.path(self.place_of(execution_id)?),
+        }
     }
 
-    fn node_of(&self, execution_id: ExecutionId) -> Result<NodeIndex, Broken> {
+    pub(super) fn place_of(&self, execution_id: ExecutionId) -> Result<Place, Broken> {
         let unknown = Broken::UnknownAttempt { kind: "decision", execution_id };
-        self.state.attempts.get(&execution_id).map(|attempt| attempt.node).ok_or(unknown)
+        self.state.attempts.get(&execution_id).map(|attempt| attempt.place).ok_or(unknown)
+    }
+
+    fn node_of(&self, execution_id: ExecutionId) -> Result<&Node, Broken> {
+        let place = self.place_of(execution_id)?;
+        self.state.widget(place).ok_or(Broken::NoScope(place.scope))
     }
 
     fn ack(&mut self, execution_id: ExecutionId, ack: Ack) -> Result<(), Broken> {
@@ -129,8 +153,7 @@ impl Turn<'_> {
     }
 
     fn step_timeout(&self, execution_id: ExecutionId) -> Result<Duration, Broken> {
-        let node = self.node_of(execution_id)?;
-        Ok(self.policy.step_timeout(&self.state.graph.nodes[node]))
+        Ok(self.policy.step_timeout(self.node_of(execution_id)?))
     }
 
     fn heartbeat(&mut self, execution_id: ExecutionId, heartbeat: Heartbeat) -> Result<(), Broken> {
@@ -160,7 +183,7 @@ impl Turn<'_> {
 
     /// The step deadline after a heartbeat: the whole timeout again, up to the node's maximum.
     fn extended(&self, execution_id: ExecutionId) -> Result<Millis, Broken> {
-        let node = &self.state.graph.nodes[self.node_of(execution_id)?];
+        let node = self.node_of(execution_id)?;
         let since = self.state.attempts.get(&execution_id).and_then(|attempt| attempt.running_since);
         let latest = since.unwrap_or(self.now).plus(self.policy.longest_step(node));
         Ok(self.now.plus(self.policy.step_timeout(node)).min(latest))
@@ -195,11 +218,11 @@ impl Turn<'_> {
         }
         match result.status {
             StepStatus::Ok => {
-                let node_path = self.path_of(execution_id)?;
+                let (place, node_path) = (self.place_of(execution_id)?, self.path_of(execution_id)?);
                 let outputs = Arc::new(result.outputs);
                 self.emit(Event::StepFinished(StepFinished { node_path, execution_id, digest, outputs }))?;
                 self.decision.closed.push(execution_id);
-                self.go_on()
+                self.go_on(place.scope)
             }
             StepStatus::Error => {
                 let error = result.error.unwrap_or_default();
@@ -253,29 +276,29 @@ impl Turn<'_> {
             self.decision.answer = self.state.judge_cancel();
             return Ok(());
         }
-        let mut outstanding = self.state.outstanding_ids();
-        self.decision.closed.append(&mut outstanding.clone());
-        self.decision.withdrawn.append(&mut outstanding);
+        self.withdraw_all();
+        self.close_deadline();
         self.emit(Event::RunCanceled(RunCanceled {}))
     }
 
     /// An attempt failed: another follows, or the node has failed.
-    fn fail_attempt(
+    pub(super) fn fail_attempt(
         &mut self,
         execution_id: ExecutionId,
         failure: Failure,
         error: StepError,
         digest: Option<Digest>,
     ) -> Result<(), Broken> {
-        let index = self.node_of(execution_id)?;
-        let wait = self.wait_before_next(index, failure, &error);
+        let place = self.place_of(execution_id)?;
+        let wait = self.wait_before_next(place, failure, &error)?;
         let error = match (failure, wait) {
             (Failure::Undelivered, None) => {
-                self.policy.undeliverable(self.state.nodes[index].undelivered + 1, &error)
+                let undelivered = self.state.scope(place.scope)?.nodes[place.node].undelivered;
+                self.policy.undeliverable(undelivered + 1, &error)
             }
             _ => error,
         };
-        let node_path = self.state.graph.nodes[index].path.clone();
+        let node_path = self.state.path(place)?;
         self.decision.closed.push(execution_id);
         self.emit(Event::StepFailed(StepFailed {
             node_path,
@@ -286,124 +309,47 @@ impl Turn<'_> {
             digest,
         }))?;
         match wait {
-            Some(wait) => self.schedule(index, Some(self.now.plus(wait))),
-            None => self.go_on(),
+            Some(wait) => self.schedule(place, Some(self.now.plus(wait))),
+            None => self.go_on(place.scope),
         }
     }
 
     /// How long to wait before the next attempt; `None`: there is none.
     fn wait_before_next(
         &mut self,
-        index: NodeIndex,
+        place: Place,
         failure: Failure,
         error: &StepError,
-    ) -> Option<Duration> {
-        if self.state.failure.is_some() {
-            return None;
+    ) -> Result<Option<Duration>, Broken> {
+        if self.state.is_halted(place.scope)? {
+            return Ok(None);
         }
-        let node = &self.state.nodes[index];
-        match failure {
-            Failure::Undelivered => self.policy.redelivery_wait(node.undelivered + 1, self.draw.chance()),
+        let scope = self.state.scope(place.scope)?;
+        let (node, state) = (&scope.graph.nodes[place.node], &scope.nodes[place.node]);
+        if !matches!(node.kind, Kind::Task(_)) {
+            return Ok(None);
+        }
+        Ok(match failure {
+            Failure::Undelivered => self.policy.redelivery_wait(state.undelivered + 1, self.draw.chance()),
             Failure::Reported if error.retryable == Some(false) => None,
             Failure::Reported | Failure::TimedOut => {
-                self.policy.retry_wait(self.state.graph.nodes[index].retry.as_ref()?, node.failed_tries + 1)
+                node.retry.as_ref().and_then(|retry| self.policy.retry_wait(retry, state.failed_tries + 1))
             }
-            Failure::Refused | Failure::Evaluation => None,
-        }
+            Failure::Refused | Failure::Evaluation | Failure::Rejected => None,
+        })
     }
 
-    fn schedule(&mut self, index: NodeIndex, not_before: Option<Millis>) -> Result<(), Broken> {
-        let graph = Arc::clone(&self.state.graph);
-        let node = &graph.nodes[index];
-        let Kind::Task(lane) = node.kind else { return Ok(()) };
-        let execution_id = self.draw.execution_id();
-        let attempt = self.state.nodes[index].attempts + 1;
-        let node_path = node.path.clone();
-        self.decision.opened.push(Opened {
-            execution_id,
-            node_path: node_path.clone(),
-            node_type: node.node_type.clone(),
-            attempt,
-            lane,
-            publish_at: not_before.unwrap_or_else(|| self.now.plus(self.policy.republish_after)),
-            is_due: not_before.is_none(),
-        });
-        self.emit(Event::StepScheduled(StepScheduled { node_path, execution_id, attempt, not_before }))
+    /// The run fails when it still runs after this time.
+    fn set_deadline(&mut self, timeout: Duration) -> Result<(), Broken> {
+        let (execution_id, at) = (self.draw.execution_id(), self.now.plus(timeout));
+        self.watch_run(execution_id, at);
+        self.emit(Event::RunDeadlineSet(RunDeadlineSet { execution_id, at }))
     }
 
-    /// Decides about every settled node, and about the end of the run.
-    fn go_on(&mut self) -> Result<(), Broken> {
-        while self.state.failure.is_none()
-            && let Some(node) = self.state.flow.next_settled()
-        {
-            self.settled(node)?;
-        }
-        if self.state.failure.is_some() {
-            self.withdraw_queued()?;
-        }
-        if self.state.outstanding > 0 || self.state.status.is_terminal() {
-            return Ok(());
-        }
-        match self.state.failure.clone() {
-            Some(error) => self.emit(Event::RunFailed(RunFailed { error })),
-            None => self.emit(Event::RunFinished(RunFinished {})),
-        }
-    }
-
-    fn settled(&mut self, index: NodeIndex) -> Result<(), Broken> {
-        let graph = Arc::clone(&self.state.graph);
-        let node = &graph.nodes[index];
-        let node_path = node.path.clone();
-        match (self.state.flow.readiness(&graph, index), &node.kind) {
-            (Readiness::AllAlive, _) | (Readiness::SomeDead, Kind::Output) => {}
-            _ => return self.emit(Event::StepSkipped(StepSkipped { node_path })),
-        }
-        match &node.kind {
-            Kind::Task(_) => self.schedule(index, None),
-            Kind::Trigger | Kind::Output => {
-                self.emit(Event::StepEvaluated(StepEvaluated { node_path, outputs: None }))
-            }
-            Kind::Switch => {
-                let outputs = evaluate::switch(graph.arms(index), self.state.input(index, "value"));
-                self.evaluated(node_path, outputs)
-            }
-            Kind::Extract(extract) => match extract.evaluate(self.state.input(index, "source")) {
-                Ok(outputs) => self.evaluated(node_path, outputs),
-                Err(message) => self.emit(Event::StepFailed(StepFailed {
-                    node_path,
-                    execution_id: None,
-                    failure: Failure::Evaluation,
-                    error: StepError::of(ErrorCode::InvalidNodeInput, message),
-                    will_retry: false,
-                    digest: None,
-                })),
-            },
-        }
-    }
-
-    fn evaluated(&mut self, node_path: NodePath, outputs: Outputs) -> Result<(), Broken> {
-        self.emit(Event::StepEvaluated(StepEvaluated { node_path, outputs: Some(Arc::new(outputs)) }))
-    }
-
-    /// The run fails: what nobody works on yet is withdrawn, what runs is waited for.
-    fn withdraw_queued(&mut self) -> Result<(), Broken> {
-        for execution_id in self.state.outstanding_ids() {
-            if self.state.phase(execution_id) == Some(Phase::Queued) {
-                let node_path = self.path_of(execution_id)?;
-                self.withdraw(execution_id);
-                self.emit(Event::StepCanceled(StepCanceled { node_path, execution_id }))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Closes an attempt; one that this very decision opened never comes into being outside.
-    fn withdraw(&mut self, execution_id: ExecutionId) {
-        let before = self.decision.opened.len();
-        self.decision.opened.retain(|opened| opened.execution_id != execution_id);
-        if self.decision.opened.len() == before {
-            self.decision.closed.push(execution_id);
-            self.decision.withdrawn.push(execution_id);
-        }
+    /// All that is outstanding is closed, and whoever works on it may stop.
+    pub(super) fn withdraw_all(&mut self) {
+        let mut outstanding = self.state.outstanding_ids();
+        self.decision.closed.append(&mut outstanding.clone());
+        self.decision.withdrawn.append(&mut outstanding);
     }
 }

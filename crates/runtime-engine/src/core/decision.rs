@@ -24,8 +24,26 @@ pub enum Input {
     DeliveryOverdue(ExecutionId),
     /// The step deadline of a running attempt has passed.
     StepOverdue(ExecutionId),
+    /// The time has come that a timer was set to: a delay, the deadline of a person's answer or of
+    /// the run.
+    TimerDue(ExecutionId),
+    /// A person answers a waiting step.
+    Confirm(Box<Confirmation>),
     /// Somebody cancels the run.
     Cancel,
+}
+
+/// A person's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Confirmation {
+    /// The waiting step.
+    pub node_path: NodePath,
+    /// Yes or no.
+    pub approved: bool,
+    /// What the person says.
+    pub comment: Option<String>,
+    /// Who.
+    pub by: String,
 }
 
 impl Input {
@@ -38,8 +56,9 @@ impl Input {
             | Self::Result(id, ..)
             | Self::Dispatched(id, _)
             | Self::DeliveryOverdue(id)
-            | Self::StepOverdue(id) => Some(*id),
-            Self::Cancel => None,
+            | Self::StepOverdue(id)
+            | Self::TimerDue(id) => Some(*id),
+            Self::Confirm(_) | Self::Cancel => None,
         }
     }
 }
@@ -63,12 +82,32 @@ pub struct Opened {
     pub node_type: String,
     /// Its number.
     pub attempt: u32,
-    /// Its lane.
-    pub lane: TaskLane,
-    /// When its task is put on the lane (again), unless somebody claims it before.
-    pub publish_at: Millis,
-    /// Is its task to be put on the lane at once?
-    pub is_due: bool,
+    /// Whose word ends it.
+    pub awaited: Awaited,
+}
+
+/// What an attempt waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The result of a task.
+    Task {
+        /// Its lane.
+        lane: TaskLane,
+        /// When the task is put on the lane (again), unless somebody claims it before.
+        publish_at: Millis,
+        /// Is the task to be put on the lane at once?
+        is_due: bool,
+    },
+    /// A person's answer, until then.
+    Person {
+        /// The answer's deadline.
+        until: Option<Millis>,
+    },
+    /// A moment.
+    Time {
+        /// Which.
+        at: Millis,
+    },
 }
 
 /// A change of an outstanding attempt.

@@ -1,9 +1,10 @@
 //! Nodes that the engine evaluates itself, without a task (protocol section 7).
 
-use super::{event::RunStarted, graph::Node};
+use super::graph::Node;
 use contract::{
     Json, Millis,
     process::{Field, Widget, extract_map, json_setting, parse_path},
+    run::TriggerKind,
 };
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -14,11 +15,11 @@ use serde_json_path::JsonPath;
 pub type Outputs = IndexMap<String, Json>;
 
 /// `system.trigger.input`: each declared field's value is the payload's, else its default, else
-/// `null`; `trigger` tells how the run was started.
-pub(super) fn trigger(node: &Node, started: &RunStarted, at: Millis) -> Outputs {
+/// `null`; `trigger` tells how the run was started. In a loop body the payload is the iteration's.
+pub(super) fn trigger(node: &Node, kind: TriggerKind, payload: &Outputs, at: Millis) -> Outputs {
     #[derive(Serialize)]
     struct Trigger<'s> {
-        r#type: contract::run::TriggerKind,
+        r#type: TriggerKind,
         at: Millis,
         payload: &'s Outputs,
     }
@@ -26,12 +27,12 @@ pub(super) fn trigger(node: &Node, started: &RunStarted, at: Millis) -> Outputs 
         .inputs
         .iter()
         .map(|input| {
-            let value = started.payload.get(&input.name).or(input.value.as_ref());
+            let value = payload.get(&input.name).or(input.value.as_ref());
             (input.name.clone(), value.cloned().unwrap_or_default())
         })
         .collect();
     if !outputs.contains_key("trigger") {
-        let trigger = Trigger { r#type: started.trigger, at, payload: &started.payload };
+        let trigger = Trigger { r#type: kind, at, payload };
         // Names and JSON texts always serialise.
         outputs.insert("trigger".to_owned(), Json::of(&trigger).unwrap_or_default());
     }

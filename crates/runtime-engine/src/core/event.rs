@@ -7,7 +7,7 @@
 
 use super::evaluate::Outputs;
 use contract::{
-    Digest, ExecutionId, Json, Millis, NodePath, ProcessId, PublicationId,
+    Digest, ExecutionId, Json, Millis, NodePath, ProcessId, PublicationId, RunId,
     report::{StepError, StepStatus},
     run::{RunError, TriggerKind},
 };
@@ -99,6 +99,20 @@ events! {
     StepEvaluated(StepEvaluated) = "step_evaluated";
     /// A connected port of the node is dead.
     StepSkipped(StepSkipped) = "step_skipped";
+    /// A step of the run that this one repeats had finished: its outputs are kept.
+    StepKept(StepKept) = "step_kept";
+    /// A person answered.
+    StepConfirmed(StepConfirmed) = "step_confirmed";
+    /// The time that a step waited for has come.
+    StepElapsed(StepElapsed) = "step_elapsed";
+    /// A loop began.
+    LoopStarted(LoopStarted) = "loop_started";
+    /// An iteration of a loop began.
+    IterationStarted(Iteration) = "iteration_started";
+    /// An iteration of a loop ended well.
+    IterationFinished(Iteration) = "iteration_finished";
+    /// The run has a deadline.
+    RunDeadlineSet(RunDeadlineSet) = "run_deadline_set";
     /// A result that came after the run had ended.
     LateResult(LateResult) = "late_result";
     /// The run finished.
@@ -151,6 +165,9 @@ pub struct RunStarted {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// The run whose finished steps are kept, for a repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_of: Option<RunId>,
 }
 
 /// The publication that a run keeps for a node type.
@@ -247,6 +264,8 @@ pub enum Failure {
     Refused,
     /// The engine could not evaluate the node.
     Evaluation,
+    /// A person refused.
+    Rejected,
 }
 
 /// The attempt, or a node that the engine evaluates, failed.
@@ -285,7 +304,7 @@ pub struct StepCanceled {
 pub struct StepEvaluated {
     /// The node.
     pub node_path: NodePath,
-    /// Values by output name; absent for trigger and output nodes, whose values are copies.
+    /// Values by output name; absent for trigger, output and loop nodes, whose values are copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Arc<Outputs>>,
 }
@@ -296,6 +315,74 @@ pub struct StepEvaluated {
 pub struct StepSkipped {
     /// The node.
     pub node_path: NodePath,
+}
+
+/// The outputs of a step of the run that this one repeats are kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepKept {
+    /// The node.
+    pub node_path: NodePath,
+    /// Values by output name.
+    pub outputs: Arc<Outputs>,
+}
+
+/// A person answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepConfirmed {
+    /// The node.
+    pub node_path: NodePath,
+    /// The attempt that waited.
+    pub execution_id: ExecutionId,
+    /// Yes or no.
+    pub approved: bool,
+    /// What the person said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    /// Who.
+    pub by: String,
+}
+
+/// The time that a step waited for has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepElapsed {
+    /// The node.
+    pub node_path: NodePath,
+    /// The attempt that waited.
+    pub execution_id: ExecutionId,
+}
+
+/// A loop began; over what follows from its inputs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LoopStarted {
+    /// The loop.
+    pub node_path: NodePath,
+    /// How many iterations there will be; absent: the body decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u64>,
+}
+
+/// An iteration of a loop. Its inputs and outputs are copies and not kept here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Iteration {
+    /// The loop.
+    pub node_path: NodePath,
+    /// Which, from 0.
+    pub index: u64,
+}
+
+/// The run fails when it still runs at this moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunDeadlineSet {
+    /// What the deadline is watched by.
+    pub execution_id: ExecutionId,
+    /// When.
+    pub at: Millis,
 }
 
 /// A result that came after the run had ended; it changes nothing.

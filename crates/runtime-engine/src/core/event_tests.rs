@@ -27,6 +27,7 @@ fn all() -> Vec<Event> {
             payload: payload.clone(),
             pins: [("plugin.x".to_owned(), pin)].into_iter().collect(),
             traceparent: Some("00-1-2-01".into()),
+            retry_of: Some(RunId(Uuid::from_u128(5))),
         })),
         Event::StepScheduled(StepScheduled {
             node_path: node_path(),
@@ -60,6 +61,19 @@ fn all() -> Vec<Event> {
         Event::StepEvaluated(StepEvaluated { node_path: node_path(), outputs: Some(Arc::new(payload)) }),
         Event::StepEvaluated(StepEvaluated { node_path: node_path(), outputs: None }),
         Event::StepSkipped(StepSkipped { node_path: node_path() }),
+        Event::StepKept(StepKept { node_path: node_path(), outputs: Arc::new(outputs("1.0")) }),
+        Event::StepConfirmed(StepConfirmed {
+            node_path: node_path(),
+            execution_id,
+            approved: false,
+            comment: Some("Нет".into()),
+            by: "u".into(),
+        }),
+        Event::StepElapsed(StepElapsed { node_path: node_path(), execution_id }),
+        Event::LoopStarted(LoopStarted { node_path: node_path(), iterations: Some(3) }),
+        Event::IterationStarted(Iteration { node_path: node_path(), index: 2 }),
+        Event::IterationFinished(Iteration { node_path: node_path(), index: 2 }),
+        Event::RunDeadlineSet(RunDeadlineSet { execution_id, at: Millis(9) }),
         Event::LateResult(LateResult {
             node_path: node_path(),
             execution_id,
@@ -89,7 +103,7 @@ fn stored_form_of_version_1_is_fixed() {
         body(&events[1]),
         r#"{"v":1,"data":{"nodePath":"w-1","executionId":"00000000-0000-0000-0000-000000000001","attempt":2,"notBefore":9}}"#
     );
-    assert_eq!(body(&events[12]), r#"{"v":1,"data":{}}"#);
+    assert_eq!(body(&Event::RunFinished(RunFinished {})), r#"{"v":1,"data":{}}"#);
     assert!(body(&events[5]).ends_with(r#""outputs":{"o":{"n":12345678901234567890123.0,"s":"\ud800"}}}}"#));
 }
 

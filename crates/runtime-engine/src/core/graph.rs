@@ -1,11 +1,11 @@
 //! A process compiled for running: nodes, ports and edges as indices, in document order.
 //!
-//! A graph holds no run state and is shared by all runs of one revision. A loop body will be a graph
-//! of its own, run in a scope of its own (see the module `flow`).
+//! A graph holds no run state and is shared by all runs of one revision. A loop body is a graph of
+//! its own, run in a scope of its own (see the modules `scope` and `looping`).
 
-use super::evaluate::Extract;
+use super::{evaluate::Extract, looping::Loop};
 use contract::{
-    ErrorCode, Fault, Json, NodePath, RpcError,
+    ErrorCode, Fault, Json, RpcError,
     builtin::{self, Runner},
     process::{OnError, Process, Retry, Widget},
 };
@@ -28,16 +28,21 @@ pub struct Graph {
     pub edges: Vec<Edge>,
     /// The connected inputs of all nodes.
     pub ports: Vec<Port>,
+    /// From the start of a run to its end, when the process limits it.
+    pub run_timeout_ms: Option<u64>,
+    /// How many runs of the process may be running at the same time, when the process limits it.
+    pub max_concurrent_runs: Option<u32>,
     by_id: HashMap<String, NodeIndex>,
 }
+
+/// How deep loops may be nested.
+pub(super) const MAX_DEPTH: usize = 16;
 
 /// One widget.
 #[derive(Debug, PartialEq)]
 pub struct Node {
     /// The widget's id.
     pub id: String,
-    /// Its place in the run.
-    pub path: NodePath,
     /// What people see.
     pub label: String,
     /// Its node type.
@@ -71,6 +76,12 @@ pub enum Kind {
     Switch,
     /// `system.object.extract`
     Extract(Extract),
+    /// `system.loop`
+    Loop(Box<Loop>),
+    /// `user.validation`
+    Validation,
+    /// `system.delay`
+    Delay,
     /// A task on a lane.
     Task(TaskLane),
 }
@@ -137,13 +148,28 @@ impl Graph {
     /// cycles, malformed extract maps, node types that this version does not run.
     pub fn compile(process: &Process) -> Result<Self, RpcError> {
         let mut faults = Vec::new();
-        let graph = Builder { process, faults: &mut faults, by_id: HashMap::new() }.build();
+        let graph = Self::build(process, &mut faults, 0);
         if faults.is_empty() { Ok(graph) } else { Err(invalid(&faults)) }
     }
 
-    /// The node at a path.
-    pub fn node_at(&self, path: &NodePath) -> Option<NodeIndex> {
-        self.by_id.get(path.0.as_str()).copied()
+    /// Compiles a diagram that lies in `depth` loops; what is wrong is added to `faults`.
+    pub(super) fn build(process: &Process, faults: &mut Vec<Fault>, depth: usize) -> Self {
+        Builder { process, faults, depth, by_id: HashMap::new() }.build()
+    }
+
+    /// The node with this id.
+    pub fn node_with(&self, id: &str) -> Option<NodeIndex> {
+        self.by_id.get(id).copied()
+    }
+
+    /// Calls `visit` for every node, those of loop bodies too, in document order.
+    pub fn walk<'g>(&'g self, visit: &mut dyn FnMut(&'g Node)) {
+        for node in &self.nodes {
+            visit(node);
+            if let Kind::Loop(spec) = &node.kind {
+                spec.body.walk(visit);
+            }
+        }
     }
 
     /// The trigger fields that are required and neither in the payload (`null` counts as absent)
@@ -172,6 +198,11 @@ impl Graph {
         leaving.filter(move |output| seen.insert(*output))
     }
 
+    /// Does an edge leave from this output?
+    pub(super) fn is_output_connected(&self, node: NodeIndex, output: &str) -> bool {
+        self.connected_outputs(node).any(|name| name == output)
+    }
+
     /// The arms of a switch: its listed outputs, else those that edges leave from.
     pub(super) fn arms(&self, node: NodeIndex) -> Box<dyn Iterator<Item = &str> + '_> {
         match &self.nodes[node].outputs {
@@ -180,14 +211,16 @@ impl Graph {
         }
     }
 
-    /// The node types that plugins run, each once, in document order.
-    pub fn plugin_node_types(&self) -> impl Iterator<Item = &str> {
+    /// The node types that plugins run, also in loop bodies, each once, in document order.
+    pub fn plugin_node_types(&self) -> Vec<&str> {
         let mut seen = HashSet::new();
-        self.nodes
-            .iter()
-            .filter(|node| node.kind == Kind::Task(TaskLane::Plugin))
-            .map(|node| node.node_type.as_str())
-            .filter(move |node_type| seen.insert(*node_type))
+        let mut found = Vec::new();
+        self.walk(&mut |node| {
+            if node.kind == Kind::Task(TaskLane::Plugin) && seen.insert(node.node_type.as_str()) {
+                found.push(node.node_type.as_str());
+            }
+        });
+        found
     }
 }
 
@@ -198,6 +231,8 @@ fn invalid(faults: &[Fault]) -> RpcError {
 struct Builder<'p> {
     process: &'p Process,
     faults: &'p mut Vec<Fault>,
+    /// How many loops the process lies in.
+    depth: usize,
     by_id: HashMap<String, NodeIndex>,
 }
 
@@ -212,7 +247,15 @@ impl Builder<'_> {
             self.check_names(index, widget);
             nodes.push(self.node(index, widget));
         }
-        let mut graph = Graph { nodes, edges: Vec::new(), ports: Vec::new(), by_id: HashMap::new() };
+        let settings = &self.process.settings;
+        let mut graph = Graph {
+            nodes,
+            edges: Vec::new(),
+            ports: Vec::new(),
+            run_timeout_ms: settings.timeout_ms,
+            max_concurrent_runs: settings.max_concurrent_runs,
+            by_id: HashMap::new(),
+        };
         self.connect(&mut graph);
         if self.faults.is_empty() {
             self.refuse_cycles(&graph);
@@ -239,7 +282,6 @@ impl Builder<'_> {
         let execution = widget.execution.clone().unwrap_or_default();
         Node {
             id: widget.id.clone(),
-            path: NodePath::root(&widget.id),
             label: widget.title().to_owned(),
             node_type: widget.source.node_type.clone(),
             kind: self.kind(index, widget),
@@ -277,17 +319,16 @@ impl Builder<'_> {
                     Kind::Output
                 }
             },
-            (_, None) => Kind::Task(TaskLane::Plugin),
-            (_, Some(Runner::Executor)) => Kind::Task(TaskLane::Executor),
-            (_, Some(Runner::Engine)) => {
-                let message = format!(
-                    "widget {:?} ({}) is a {node_type}, which is not available yet; remove it to run the process",
-                    widget.id,
-                    widget.title()
-                );
-                self.fault(format!("$.widgets[{index}].source.nodeType"), "not_available", message);
-                Kind::Output
+            (builtin::VALIDATION, _) => Kind::Validation,
+            (builtin::DELAY, _) => Kind::Delay,
+            (builtin::LOOP, _) => {
+                match Loop::compile(widget, &format!("$.widgets[{index}]"), self.faults, self.depth) {
+                    Some(spec) => Kind::Loop(Box::new(spec)),
+                    None => Kind::Output,
+                }
             }
+            (_, Some(Runner::Executor)) => Kind::Task(TaskLane::Executor),
+            (_, None | Some(Runner::Engine)) => Kind::Task(TaskLane::Plugin),
         }
     }
 
@@ -370,6 +411,9 @@ impl Node {
             Kind::Trigger => output == "trigger" || self.inputs.iter().any(|input| input.name == output),
             Kind::Extract(extract) => extract.outputs().any(|name| name == output),
             Kind::Output => self.inputs.iter().any(|input| input.name == output),
+            Kind::Loop(_) => matches!(output, "items" | "last"),
+            Kind::Validation => matches!(output, "confirm" | "reject"),
+            Kind::Delay => output == "value",
             Kind::Switch | Kind::Task(_) => false,
         }
     }

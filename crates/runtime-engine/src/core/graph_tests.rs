@@ -28,7 +28,10 @@ fn every_fault_is_named_at_once_with_its_path() {
     let document = json!({
         "widgets": [
             {"id": "a", "source": {"nodeType": "plugin.x"}, "outputs": ["o"]},
-            {"id": "a", "source": {"nodeType": "system.loop"}},
+            {"id": "a", "source": {"nodeType": "system.loop"}, "config": [
+                {"name": "mode", "value": "backwards"}, {"name": "concurrency", "value": 0},
+                {"name": "body", "value": {"widgets": [{"id": "x/y", "source": {"nodeType": "plugin.x"}}]}},
+            ]},
             {"id": "e", "source": {"nodeType": "system.object.extract"}, "config": []},
         ],
         "edges": [
@@ -37,7 +40,9 @@ fn every_fault_is_named_at_once_with_its_path() {
     });
     let expected = [
         ("$.widgets[1].id", "duplicate"),
-        ("$.widgets[1].source.nodeType", "not_available"),
+        ("$.widgets[1].config", "out_of_range"),
+        ("$.widgets[1].config", "unknown_value"),
+        ("$.widgets[1].config[2].value.widgets[0].id", "invalid_id"),
         ("$.widgets[2].config", "malformed"),
         ("$.edges[0].target", "unknown_widget"),
     ];
@@ -45,17 +50,23 @@ fn every_fault_is_named_at_once_with_its_path() {
 }
 
 #[test]
-fn nodes_that_this_version_does_not_run_are_refused_by_widget_and_type() {
-    for node_type in ["system.loop", "system.delay", "user.validation"] {
-        let document =
-            json!({"widgets": [{"id": "w-1", "label": "Ждать", "source": {"nodeType": node_type}}]});
-        let message = compile(&document).unwrap_err().message;
-        assert!(
-            message.contains("w-1") && message.contains("Ждать") && message.contains(node_type),
-            "{message}"
-        );
-        assert!(message.contains("not available yet"), "{message}");
+fn a_loop_body_may_be_json_text_and_is_refused_when_it_is_none() {
+    let document = |body: Value| json!({"widgets": [{"id": "w", "source": {"nodeType": "system.loop"}, "config": [{"name": "body", "value": body}]}]});
+    assert!(compile(&document(json!("{\"widgets\": [], \"edges\": []}"))).is_ok());
+    for body in [json!("no json"), json!(5), json!([]), Value::Null] {
+        assert_eq!(faults(&document(body))[0].1, "malformed");
     }
+}
+
+#[test]
+fn loops_nest_to_a_limit() {
+    let nested = |depth: usize| {
+        (0..depth).fold(json!({"widgets": []}), |body, _| {
+            json!({"widgets": [{"id": "w", "source": {"nodeType": "system.loop"}, "config": [{"name": "body", "value": body}]}]})
+        })
+    };
+    assert!(compile(&nested(MAX_DEPTH)).is_ok());
+    assert_eq!(faults(&nested(MAX_DEPTH + 1))[0].1, "too_deep");
 }
 
 #[test]

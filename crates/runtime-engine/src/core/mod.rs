@@ -2,28 +2,36 @@
 //! the input; the history of a run is the truth and its state the fold of it. The same history gives
 //! the same decisions, on every machine.
 
+mod advance;
 mod decide;
 mod decision;
 mod evaluate;
 mod event;
 mod flow;
 mod graph;
+mod iterations;
+mod looping;
 mod policy;
+mod scope;
 mod sequences;
 mod state;
 mod verdict;
 mod view;
+mod waits;
 
-pub use decision::{Decision, Draw, Input, Opened, Touched};
+pub use decide::Kept;
+pub use decision::{Awaited, Confirmation, Decision, Draw, Input, Opened, Touched};
 pub use evaluate::{Extract, Outputs};
 pub use event::{
-    Event, Failure, LateResult, Pin, RunCanceled, RunFailed, RunFinished, RunStarted, StepAcked,
-    StepCanceled, StepDelivered, StepEvaluated, StepFailed, StepFinished, StepPartial, StepScheduled,
-    StepSkipped, Unreadable, VERSION,
+    Event, Failure, Iteration, LateResult, LoopStarted, Pin, RunCanceled, RunDeadlineSet, RunFailed,
+    RunFinished, RunStarted, StepAcked, StepCanceled, StepConfirmed, StepDelivered, StepElapsed,
+    StepEvaluated, StepFailed, StepFinished, StepKept, StepPartial, StepScheduled, StepSkipped, Unreadable,
+    VERSION,
 };
 pub use graph::{
     Edge, EdgeIndex, Graph, Input as NodeInput, Kind, Node, NodeIndex, Port, PortIndex, TaskLane,
 };
+pub use looping::Loop;
 pub use policy::Policy;
 pub use state::{Broken, State};
 pub(crate) use verdict::unknown_execution;

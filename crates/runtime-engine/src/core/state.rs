@@ -1,18 +1,21 @@
 //! The state of a run: the fold of its events.
 
 use super::{
-    evaluate::{self, Outputs},
+    evaluate::Outputs,
     event::{Event, Failure, RunStarted},
-    flow::{Flow, PortState},
-    graph::{Graph, Kind, NodeIndex, PortIndex},
+    graph::{Graph, Kind, Node},
+    scope::{Place, ROOT, Scope, ScopeId},
     sequences::Sequences,
 };
 use contract::{
-    Digest, ExecutionId, Json, Millis, NodePath, RunId,
-    report::StepError,
+    Digest, ExecutionId, Millis, NodePath, RunId,
+    process::OnError,
     run::{NodeStatus, RunError, RunStatus},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// A history that does not fit its process: a bug or a damaged database, never a user's fault.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -39,52 +42,53 @@ pub enum Broken {
         /// The attempt.
         execution_id: ExecutionId,
     },
+    /// Something concerns an iteration that has ended, or a loop that does not run.
+    #[error("the scope {0} does not run")]
+    NoScope(ScopeId),
 }
 
 /// The state of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    pub(super) graph: Arc<Graph>,
     pub(super) run_id: RunId,
     pub(super) started: Arc<RunStarted>,
     pub(super) started_at: Millis,
     pub(super) updated_at: Millis,
     pub(super) finished_at: Option<Millis>,
     pub(super) status: RunStatus,
-    /// The first failure that fails the run; set while what already runs is waited for.
+    /// What fails the run; set while what already runs is waited for.
     pub(super) failure: Option<RunError>,
-    pub(super) flow: Flow,
-    pub(super) nodes: Vec<NodeState>,
+    /// The process, and the iterations of its loops that run.
+    pub(super) scopes: BTreeMap<ScopeId, Scope>,
+    pub(super) by_prefix: HashMap<String, ScopeId>,
+    pub(super) next_scope: ScopeId,
     pub(super) attempts: HashMap<ExecutionId, Attempt>,
     /// How many attempts are outstanding.
     pub(super) outstanding: usize,
-    /// Bytes of the payloads that the state holds.
-    pub(super) payload_bytes: usize,
+    /// What people answered, also in iterations that are forgotten.
+    pub(super) answers: HashMap<NodePath, Answer>,
+    /// By what the run's deadline is watched.
+    pub(super) deadline: Option<ExecutionId>,
 }
 
-/// The state of one node.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct NodeState {
-    pub(super) status: NodeStatus,
-    /// Attempts so far.
-    pub(super) attempts: u32,
-    /// The newest attempt.
-    pub(super) newest: Option<ExecutionId>,
-    /// Failed deliveries since a task last reached somebody.
-    pub(super) undelivered: u32,
-    /// Attempts that failed after they had reached somebody.
-    pub(super) failed_tries: u32,
-    pub(super) started_at: Option<Millis>,
-    pub(super) finished_at: Option<Millis>,
-    pub(super) outputs: Option<Arc<Outputs>>,
-    pub(super) error: Option<StepError>,
+/// A person's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) approved: bool,
+    pub(super) by: String,
 }
 
 /// One attempt, kept after its end: its reports must be known again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
-    pub(super) node: NodeIndex,
+    pub(super) place: Place,
+    /// Does somebody work on it? Else it waits for a person or a moment.
+    pub(super) is_task: bool,
+    /// Where it was, once its iteration is forgotten and a late result may still come.
+    pub(super) forgotten_path: Option<NodePath>,
     pub(super) number: u32,
+    /// How many attempts its node has; kept here so that it outlives the node's scope.
+    pub(super) newest: u32,
     pub(super) phase: Phase,
     pub(super) is_acked: bool,
     /// Whose ack counts.
@@ -141,17 +145,8 @@ impl State {
 
     /// The state after `run_started`.
     pub(super) fn begun(run_id: RunId, graph: Arc<Graph>, started: Arc<RunStarted>, at: Millis) -> Self {
-        let waiting = NodeState {
-            status: NodeStatus::Waiting,
-            attempts: 0,
-            newest: None,
-            undelivered: 0,
-            failed_tries: 0,
-            started_at: None,
-            finished_at: None,
-            outputs: None,
-            error: None,
-        };
+        let inputs = Arc::new(started.payload.clone());
+        let root = Scope::new(graph, String::new(), None, inputs, at);
         Self {
             run_id,
             started_at: at,
@@ -159,19 +154,25 @@ impl State {
             finished_at: None,
             status: RunStatus::Running,
             failure: None,
-            flow: Flow::new(&graph),
-            nodes: vec![waiting; graph.nodes.len()],
+            scopes: BTreeMap::from([(ROOT, root)]),
+            by_prefix: HashMap::from([(String::new(), ROOT)]),
+            next_scope: ROOT + 1,
             attempts: HashMap::new(),
             outstanding: 0,
-            payload_bytes: bytes_of(&started.payload),
+            answers: HashMap::new(),
+            deadline: None,
             started,
-            graph,
         }
     }
 
     /// The run.
     pub fn run_id(&self) -> RunId {
         self.run_id
+    }
+
+    /// What is run, and in which revision.
+    pub fn started(&self) -> &RunStarted {
+        &self.started
     }
 
     /// How the run stands.
@@ -188,7 +189,8 @@ impl State {
     pub fn size(&self) -> usize {
         const PER_NODE: usize = 400;
         const PER_ATTEMPT: usize = 300;
-        self.payload_bytes + self.nodes.len() * PER_NODE + self.attempts.len() * PER_ATTEMPT
+        let scopes = self.scopes.values().map(|scope| scope.payload_bytes + scope.nodes.len() * PER_NODE);
+        scopes.sum::<usize>() + self.attempts.len() * PER_ATTEMPT
     }
 
     /// Folds one event.
@@ -198,8 +200,8 @@ impl State {
         match event {
             Event::RunStarted(_) => return Err(Broken::StartedTwice),
             Event::StepScheduled(step) => {
-                let node = self.node(kind, &step.node_path)?;
-                self.scheduled(node, step.execution_id, step.attempt, step.not_before, at);
+                let place = self.place(kind, &step.node_path)?;
+                self.scheduled(place, step.execution_id, step.attempt, step.not_before, at)?;
             }
             Event::StepDelivered(step) => self.running(kind, step.execution_id, at)?,
             Event::StepAcked(step) => {
@@ -214,32 +216,48 @@ impl State {
                 self.attempt(kind, step.execution_id)?.partials.insert(step.sequence);
             }
             Event::StepFinished(step) => {
-                let node = self.end(kind, step.execution_id, Phase::Finished, Some(step.digest))?;
-                self.produced(node, Arc::clone(&step.outputs), at);
+                let place = self.end(kind, step.execution_id, Phase::Finished, Some(step.digest))?;
+                self.scope_mut(place.scope)?.produced(place.node, Arc::clone(&step.outputs), at);
             }
             Event::StepFailed(step) => {
-                let node = self.node(kind, &step.node_path)?;
+                let place = self.place(kind, &step.node_path)?;
                 if let Some(execution_id) = step.execution_id {
                     self.end(kind, execution_id, Phase::Failed(step.failure), step.digest)?;
                 }
-                self.failed(node, step, at);
+                self.failed(place, step, at)?;
             }
             Event::StepCanceled(step) => {
-                let node = self.end(kind, step.execution_id, Phase::Canceled, None)?;
-                self.nodes[node].status = NodeStatus::Canceled;
-                self.nodes[node].finished_at = Some(at);
+                let place = self.end(kind, step.execution_id, Phase::Canceled, None)?;
+                let node = &mut self.scope_mut(place.scope)?.nodes[place.node];
+                node.status = NodeStatus::Canceled;
+                node.finished_at = Some(at);
             }
             Event::StepEvaluated(step) => {
-                let node = self.node(kind, &step.node_path)?;
-                self.nodes[node].started_at = Some(at);
-                let outputs = step.outputs.clone().unwrap_or_else(|| self.copied_outputs(node));
-                self.flow.decided(node);
-                self.produced(node, outputs, at);
+                let place = self.place(kind, &step.node_path)?;
+                self.evaluated(place, step.outputs.as_ref(), at)?;
             }
             Event::StepSkipped(step) => {
-                let node = self.node(kind, &step.node_path)?;
-                self.skipped(node, at);
+                let place = self.place(kind, &step.node_path)?;
+                self.scope_mut(place.scope)?.skipped(place.node, at);
             }
+            Event::StepKept(step) => {
+                let place = self.place(kind, &step.node_path)?;
+                self.scope_mut(place.scope)?.produced(place.node, Arc::clone(&step.outputs), at);
+            }
+            Event::StepConfirmed(step) => self.confirmed(step, at)?,
+            Event::StepElapsed(step) => {
+                let place = self.end(kind, step.execution_id, Phase::Finished, None)?;
+                let scope = self.scope_mut(place.scope)?;
+                let value = scope.input(place.node, "value").cloned().unwrap_or_default();
+                let outputs = std::iter::once(("value".to_owned(), value)).collect();
+                scope.produced(place.node, Arc::new(outputs), at);
+            }
+            Event::LoopStarted(step) => self.loop_started(&step.node_path, at)?,
+            Event::IterationStarted(step) => {
+                self.iteration_started(&step.node_path, step.index, at)?;
+            }
+            Event::IterationFinished(step) => self.iteration_finished(&step.node_path, step.index)?,
+            Event::RunDeadlineSet(set) => self.deadline = Some(set.execution_id),
             Event::LateResult(step) => {
                 self.attempt(kind, step.execution_id)?.has_late_result = true;
             }
@@ -253,8 +271,34 @@ impl State {
         Ok(())
     }
 
-    fn node(&self, kind: &'static str, path: &NodePath) -> Result<NodeIndex, Broken> {
-        self.graph.node_at(path).ok_or_else(|| Broken::UnknownNode { kind, path: path.clone() })
+    pub(super) fn scope(&self, scope: ScopeId) -> Result<&Scope, Broken> {
+        self.scopes.get(&scope).ok_or(Broken::NoScope(scope))
+    }
+
+    pub(super) fn scope_mut(&mut self, scope: ScopeId) -> Result<&mut Scope, Broken> {
+        self.scopes.get_mut(&scope).ok_or(Broken::NoScope(scope))
+    }
+
+    /// The node at a path, if its scope runs.
+    pub(super) fn find(&self, path: &NodePath) -> Option<Place> {
+        let id = path.node_id();
+        let prefix = path.0.strip_suffix(id).unwrap_or_default();
+        let scope = *self.by_prefix.get(prefix)?;
+        let node = self.scopes.get(&scope)?.graph.node_with(id)?;
+        Some(Place { scope, node })
+    }
+
+    pub(super) fn place(&self, kind: &'static str, path: &NodePath) -> Result<Place, Broken> {
+        self.find(path).ok_or_else(|| Broken::UnknownNode { kind, path: path.clone() })
+    }
+
+    pub(super) fn path(&self, place: Place) -> Result<NodePath, Broken> {
+        Ok(self.scope(place.scope)?.path(place.node))
+    }
+
+    /// The widget of an attempt; `None` when its iteration is forgotten.
+    pub(super) fn widget(&self, place: Place) -> Option<&Node> {
+        self.scopes.get(&place.scope)?.graph.nodes.get(place.node)
     }
 
     fn attempt(&mut self, kind: &'static str, execution_id: ExecutionId) -> Result<&mut Attempt, Broken> {
@@ -263,23 +307,33 @@ impl State {
 
     fn scheduled(
         &mut self,
-        index: NodeIndex,
+        place: Place,
         execution_id: ExecutionId,
         number: u32,
         not_before: Option<Millis>,
         at: Millis,
-    ) {
-        self.flow.decided(index);
-        let node = &mut self.nodes[index];
-        node.status = NodeStatus::Queued;
+    ) -> Result<(), Broken> {
+        let scope = self.scope_mut(place.scope)?;
+        scope.flow.decided(place.node);
+        scope.open_attempts += 1;
+        scope.attempts.push(execution_id);
+        let is_task = matches!(scope.graph.nodes[place.node].kind, Kind::Task(_));
+        let node = &mut scope.nodes[place.node];
+        node.status = if is_task { NodeStatus::Queued } else { NodeStatus::Running };
         node.attempts = number;
-        node.newest = Some(execution_id);
         node.started_at = Some(at);
         node.finished_at = None;
+        let before = node.newest.replace(execution_id);
+        if let Some(before) = before.and_then(|before| self.attempts.get_mut(&before)) {
+            before.newest = number;
+        }
         self.outstanding += 1;
         let attempt = Attempt {
-            node: index,
+            place,
+            is_task,
+            forgotten_path: None,
             number,
+            newest: number,
             phase: Phase::Queued,
             is_acked: false,
             worker_id: None,
@@ -290,6 +344,7 @@ impl State {
             has_late_result: false,
         };
         self.attempts.insert(execution_id, attempt);
+        Ok(())
     }
 
     /// The attempt reached somebody, if that is news.
@@ -300,9 +355,10 @@ impl State {
         }
         attempt.phase = Phase::Running;
         attempt.running_since = Some(at);
-        let node = attempt.node;
-        self.nodes[node].status = NodeStatus::Running;
-        self.nodes[node].undelivered = 0;
+        let place = attempt.place;
+        let node = &mut self.scope_mut(place.scope)?.nodes[place.node];
+        node.status = NodeStatus::Running;
+        node.undelivered = 0;
         Ok(())
     }
 
@@ -312,61 +368,92 @@ impl State {
         execution_id: ExecutionId,
         phase: Phase,
         digest: Option<Digest>,
-    ) -> Result<NodeIndex, Broken> {
+    ) -> Result<Place, Broken> {
         let attempt = self.attempt(kind, execution_id)?;
         let was_outstanding = attempt.phase.is_outstanding();
         attempt.phase = phase;
         attempt.digest = digest;
-        let node = attempt.node;
-        self.outstanding -= usize::from(was_outstanding);
-        Ok(node)
+        let place = attempt.place;
+        if was_outstanding {
+            self.outstanding -= 1;
+            self.scope_mut(place.scope)?.open_attempts -= 1;
+        }
+        Ok(place)
     }
 
-    fn produced(&mut self, index: NodeIndex, outputs: Arc<Outputs>, at: Millis) {
-        self.payload_bytes += bytes_of(&outputs);
-        self.flow.node_ended(&self.graph, index, |output| outputs.contains_key(output));
-        let node = &mut self.nodes[index];
-        node.status = NodeStatus::Finished;
-        node.finished_at = Some(at);
-        node.error = None;
-        node.outputs = Some(outputs);
+    fn evaluated(&mut self, place: Place, outputs: Option<&Arc<Outputs>>, at: Millis) -> Result<(), Broken> {
+        let started = Arc::clone(&self.started);
+        let scope = self.scope_mut(place.scope)?;
+        scope.nodes[place.node].started_at.get_or_insert(at);
+        let outputs = outputs.cloned().unwrap_or_else(|| scope.copied_outputs(place.node, &started));
+        scope.produced(place.node, outputs, at);
+        Ok(())
     }
 
-    fn skipped(&mut self, index: NodeIndex, at: Millis) {
-        self.flow.decided(index);
-        self.nodes[index].status = NodeStatus::Skipped;
-        self.nodes[index].finished_at = Some(at);
-        self.flow.node_ended(&self.graph, index, |_| false);
+    fn confirmed(&mut self, step: &super::event::StepConfirmed, at: Millis) -> Result<(), Broken> {
+        let place = self.end("step_confirmed", step.execution_id, Phase::Finished, None)?;
+        let answer = Answer { approved: step.approved, by: step.by.clone() };
+        self.answers.insert(step.node_path.clone(), answer);
+        let scope = self.scope_mut(place.scope)?;
+        if step.approved || scope.graph.is_output_connected(place.node, "reject") {
+            scope.produced(place.node, Arc::new(super::waits::answered(step, at)), at);
+        }
+        Ok(())
     }
 
-    fn failed(&mut self, index: NodeIndex, step: &super::event::StepFailed, at: Millis) {
-        self.flow.decided(index);
-        let node = &mut self.nodes[index];
+    fn failed(&mut self, place: Place, step: &super::event::StepFailed, at: Millis) -> Result<(), Broken> {
+        let scope = self.scope_mut(place.scope)?;
+        scope.flow.decided(place.node);
+        let node = &mut scope.nodes[place.node];
         match step.failure {
             Failure::Undelivered => node.undelivered += 1,
             Failure::Reported | Failure::TimedOut => {
                 node.failed_tries += 1;
                 node.undelivered = 0;
             }
-            Failure::Refused | Failure::Evaluation => {}
+            Failure::Refused | Failure::Evaluation | Failure::Rejected => {}
         }
         node.error = Some(step.error.clone());
         if step.will_retry {
-            return;
+            return Ok(());
         }
         node.status = NodeStatus::Failed;
         node.finished_at = Some(at);
-        let graph = Arc::clone(&self.graph);
-        match graph.nodes[index].on_error {
-            contract::process::OnError::Continue => self.flow.node_ended(&graph, index, |_| false),
-            contract::process::OnError::Fail => {
-                self.failure.get_or_insert_with(|| RunError {
-                    node_path: Some(graph.nodes[index].path.clone()),
-                    label: Some(graph.nodes[index].label.clone()),
-                    error: step.error.clone(),
-                });
+        let within = node.looping.as_ref().and_then(|own| own.failure.clone());
+        scope.loop_ended(place.node);
+        let graph = Arc::clone(&scope.graph);
+        let on_error = graph.nodes[place.node].on_error;
+        if on_error == OnError::Continue {
+            scope.flow.node_ended(&graph, place.node, |_| false);
+        } else {
+            let error = within.unwrap_or_else(|| RunError {
+                node_path: Some(step.node_path.clone()),
+                label: Some(graph.nodes[place.node].label.clone()),
+                error: step.error.clone(),
+            });
+            self.fail_scope(place.scope, error)?;
+        }
+        if matches!(graph.nodes[place.node].kind, Kind::Loop(_)) {
+            for scope in self.under(place) {
+                self.scope_mut(scope)?.canceled(at);
             }
         }
+        Ok(())
+    }
+
+    /// The scope fails, and with it its loop or the run; the first failure counts.
+    fn fail_scope(&mut self, scope: ScopeId, error: RunError) -> Result<(), Broken> {
+        let scope = self.scope_mut(scope)?;
+        scope.failure.get_or_insert_with(|| error.clone());
+        match scope.of {
+            Some(of) => {
+                self.looping(of)?.failure.get_or_insert(error);
+            }
+            None => {
+                self.failure.get_or_insert(error);
+            }
+        }
+        Ok(())
     }
 
     fn run_ended(&mut self, status: RunStatus, at: Millis) {
@@ -375,54 +462,7 @@ impl State {
         for attempt in self.attempts.values_mut().filter(|attempt| attempt.phase.is_outstanding()) {
             attempt.phase = Phase::Canceled;
         }
-        for node in &mut self.nodes {
-            if matches!(node.status, NodeStatus::Waiting | NodeStatus::Queued | NodeStatus::Running) {
-                node.status = NodeStatus::Canceled;
-                node.finished_at = Some(at);
-            }
-        }
+        self.scopes.values_mut().for_each(|scope| scope.canceled(at));
         self.outstanding = 0;
     }
-
-    /// The values of a trigger or output node: copies of the run's payload or of the node's inputs.
-    fn copied_outputs(&self, index: NodeIndex) -> Arc<Outputs> {
-        let node = &self.graph.nodes[index];
-        Arc::new(match node.kind {
-            Kind::Trigger => evaluate::trigger(node, &self.started, self.started_at),
-            _ => self.inputs(index),
-        })
-    }
-
-    /// The node's inputs by name: a connected port's value; else, or if the port is dead,
-    /// `value ?? defaultValue`; else absent.
-    pub(super) fn inputs(&self, index: NodeIndex) -> Outputs {
-        self.graph.nodes[index]
-            .inputs
-            .iter()
-            .filter_map(|input| {
-                let value = match input.port {
-                    Some(port) => self.port_value(port).or(input.value.as_ref()),
-                    None => input.value.as_ref(),
-                };
-                Some((input.name.clone(), value?.clone()))
-            })
-            .collect()
-    }
-
-    /// One input of the node, by the same rule.
-    pub(super) fn input(&self, index: NodeIndex, name: &str) -> Option<&Json> {
-        let input = self.graph.nodes[index].inputs.iter().find(|input| input.name == name)?;
-        input.port.and_then(|port| self.port_value(port)).or(input.value.as_ref())
-    }
-
-    fn port_value(&self, port: PortIndex) -> Option<&Json> {
-        let PortState::Alive(edge) = self.flow.port(port) else { return None };
-        let edge = &self.graph.edges[edge];
-        self.nodes[edge.source].outputs.as_ref()?.get(&edge.output)
-    }
-}
-
-/// Bytes of names and values.
-pub(super) fn bytes_of(outputs: &Outputs) -> usize {
-    outputs.iter().map(|(name, value)| name.len() + value.text().len()).sum()
 }

@@ -32,7 +32,7 @@ pub(super) enum Verdict {
 impl State {
     pub(super) fn judge_ack(&self, execution_id: ExecutionId) -> Verdict {
         let Some(attempt) = self.attempts.get(&execution_id) else { return unknown(execution_id) };
-        if attempt.is_acked || self.is_contained(execution_id, attempt) {
+        if attempt.is_acked || is_contained(attempt) {
             let worker_id = attempt.worker_id.clone();
             return Verdict::Answer(ReportOutcome::Ok(Receipt { status: Accepted::Duplicate, worker_id }));
         }
@@ -41,7 +41,7 @@ impl State {
 
     pub(super) fn judge_heartbeat(&self, execution_id: ExecutionId) -> Verdict {
         let Some(attempt) = self.attempts.get(&execution_id) else { return unknown(execution_id) };
-        if self.is_contained(execution_id, attempt) {
+        if is_contained(attempt) {
             return duplicate();
         }
         self.judge_open(execution_id, attempt)
@@ -49,7 +49,7 @@ impl State {
 
     pub(super) fn judge_partial(&self, execution_id: ExecutionId, sequence: u64) -> Verdict {
         let Some(attempt) = self.attempts.get(&execution_id) else { return unknown(execution_id) };
-        if attempt.partials.contains(sequence) || self.is_contained(execution_id, attempt) {
+        if attempt.partials.contains(sequence) || is_contained(attempt) {
             return duplicate();
         }
         self.judge_open(execution_id, attempt)
@@ -72,7 +72,7 @@ impl State {
     /// The outcome of a dispatch applies while nobody has been heard of.
     pub(super) fn judge_dispatch(&self, execution_id: ExecutionId) -> Verdict {
         let Some(attempt) = self.attempts.get(&execution_id) else { return unknown(execution_id) };
-        if attempt.phase == Phase::Running || self.is_contained(execution_id, attempt) {
+        if attempt.phase == Phase::Running || is_contained(attempt) {
             return duplicate();
         }
         self.judge_open(execution_id, attempt)
@@ -90,7 +90,7 @@ impl State {
 
     /// Is there such an attempt?
     pub fn knows(&self, execution_id: ExecutionId) -> bool {
-        self.attempts.contains_key(&execution_id)
+        self.attempts.contains_key(&execution_id) || self.deadline == Some(execution_id)
     }
 
     /// Is the attempt's end waited for?
@@ -111,15 +111,10 @@ impl State {
         self.attempts.get(&execution_id).map(|attempt| attempt.phase)
     }
 
-    /// The outstanding attempts, in document order of their nodes. Only a newest one can be.
+    /// The outstanding attempts, by scope and in document order. Only a node's newest one can be.
     pub(super) fn outstanding_ids(&self) -> Vec<ExecutionId> {
-        let newest = self.nodes.iter().filter_map(|node| node.newest);
+        let newest = self.scopes.values().flat_map(|scope| &scope.nodes).filter_map(|node| node.newest);
         newest.filter(|id| self.is_outstanding(*id)).collect()
-    }
-
-    /// Is the attempt its node's newest, with its result stored?
-    fn is_contained(&self, execution_id: ExecutionId, attempt: &Attempt) -> bool {
-        attempt.digest.is_some() && self.nodes[attempt.node].newest == Some(execution_id)
     }
 
     fn judge_open(&self, execution_id: ExecutionId, attempt: &Attempt) -> Verdict {
@@ -135,12 +130,12 @@ impl State {
             }
             Phase::Canceled => "canceled",
             Phase::Finished => "finished",
-            Phase::Failed(Failure::Reported | Failure::Evaluation) => "failed",
+            Phase::Failed(Failure::Reported | Failure::Evaluation | Failure::Rejected) => "failed",
             Phase::Failed(Failure::TimedOut) => "timed_out",
             Phase::Failed(Failure::Undelivered) => "delivery_failed",
             Phase::Failed(Failure::Refused) => "refused",
         };
-        let newest = self.nodes[attempt.node].attempts;
+        let newest = attempt.newest;
         let message = format!(
             "attempt {execution_id} (number {}, newest {newest}) does not count any more ({previous_state}); \
              stop working on it",
@@ -152,6 +147,11 @@ impl State {
             RpcError::new(ErrorCode::Superseded, message).with_details(details),
         ))
     }
+}
+
+/// Is the attempt its node's newest, with its result stored?
+fn is_contained(attempt: &Attempt) -> bool {
+    attempt.digest.is_some() && attempt.number == attempt.newest
 }
 
 fn duplicate() -> Verdict {

@@ -1,10 +1,12 @@
 //! What people and services see of a run: its steps, its result, the tasks of its attempts.
 
 use super::{
+    decide::Kept,
     evaluate::Outputs,
     graph::{Kind, NodeIndex, TaskLane},
     policy::Policy,
-    state::{Phase, State, bytes_of},
+    scope::{ROOT, Scope, ScopeId, bytes_of},
+    state::State,
 };
 use contract::{
     ExecutionId, Millis,
@@ -13,21 +15,38 @@ use contract::{
 };
 
 impl State {
-    /// The run with its steps, in document order. When the outputs of all steps have more than
-    /// `outputs_bytes`, the largest are left out until the rest fits.
+    /// The run with its steps, in document order; those of running iterations stand behind their
+    /// loop. When the outputs of all steps have more than `outputs_bytes`, the largest are left out
+    /// until the rest fits.
     pub fn detail(&self, outputs_bytes: usize) -> RunDetail {
         let shown = self.largest_shown(outputs_bytes);
+        let mut steps = Vec::new();
+        self.steps_of(ROOT, shown, &mut steps);
         RunDetail {
             run: self.summary(),
-            steps: (0..self.nodes.len()).map(|node| self.step(node, shown)).collect(),
+            steps,
             public_inputs: self.status.is_terminal().then(|| self.public_inputs()),
+        }
+    }
+
+    fn steps_of(&self, id: ScopeId, shown: usize, steps: &mut Vec<StepDetail>) {
+        let Some(scope) = self.scopes.get(&id) else { return };
+        for node in 0..scope.nodes.len() {
+            steps.push(self.step(scope, node, shown));
+            if matches!(scope.graph.nodes[node].kind, Kind::Loop(_)) {
+                let here = self
+                    .scopes
+                    .range(id + 1..)
+                    .filter(|(_, inner)| inner.of.is_some_and(|of| of.scope == id && of.node == node));
+                here.for_each(|(inner, _)| self.steps_of(*inner, shown, steps));
+            }
         }
     }
 
     /// The size above which a step's outputs are left out of a detail.
     fn largest_shown(&self, outputs_bytes: usize) -> usize {
-        let mut sizes: Vec<usize> =
-            self.nodes.iter().filter_map(|node| node.outputs.as_deref()).map(bytes_of).collect();
+        let nodes = self.scopes.values().flat_map(|scope| &scope.nodes);
+        let mut sizes: Vec<usize> = nodes.filter_map(|node| node.outputs.as_deref()).map(bytes_of).collect();
         sizes.sort_unstable();
         let mut total = 0usize;
         let fitting = sizes.iter().take_while(|size| {
@@ -67,24 +86,27 @@ impl State {
     /// The inputs of all `system.output` nodes that were evaluated; the first in document order
     /// names a value when several do.
     pub fn public_inputs(&self) -> Outputs {
-        let mut inputs = Outputs::new();
-        for (node, state) in self.graph.nodes.iter().zip(&self.nodes) {
-            if node.kind != Kind::Output {
-                continue;
-            }
-            for (name, value) in state.outputs.iter().flat_map(|outputs| outputs.iter()) {
-                inputs.entry(name.clone()).or_insert_with(|| value.clone());
-            }
-        }
-        inputs
+        self.scopes.get(&ROOT).map(Scope::collected).unwrap_or_default()
+    }
+
+    /// What a repetition of the run keeps: the outputs of its finished steps, but for those that
+    /// are evaluated anew without any effect.
+    pub fn kept(&self) -> Kept {
+        let Some(root) = self.scopes.get(&ROOT) else { return Kept::new() };
+        let kept = root.graph.nodes.iter().zip(&root.nodes).filter(|(node, state)| {
+            state.status == NodeStatus::Finished
+                && matches!(node.kind, Kind::Task(_) | Kind::Loop(_) | Kind::Validation | Kind::Delay)
+        });
+        kept.filter_map(|(node, state)| Some((node.id.clone(), state.outputs.clone()?))).collect()
     }
 
     /// The task of an outstanding attempt and its lane; `None` for any other.
     pub fn task(&self, execution_id: ExecutionId, policy: &Policy) -> Option<(TaskLane, Task)> {
         let attempt = self.attempts.get(&execution_id).filter(|attempt| attempt.phase.is_outstanding())?;
-        let node = &self.graph.nodes[attempt.node];
+        let scope = self.scopes.get(&attempt.place.scope)?;
+        let node = &scope.graph.nodes[attempt.place.node];
         let Kind::Task(lane) = node.kind else { return None };
-        let inputs = self.inputs(attempt.node);
+        let inputs = scope.inputs(attempt.place.node);
         let secrets = node
             .inputs
             .iter()
@@ -96,12 +118,12 @@ impl State {
             run_id: self.run_id,
             execution_id,
             node_id: node.id.clone(),
-            node_path: node.path.clone(),
+            node_path: scope.path(attempt.place.node),
             node_type: node.node_type.clone(),
             attempt: attempt.number,
             inputs,
             secrets,
-            outputs: self.wanted_outputs(attempt.node),
+            outputs: self.wanted_outputs(scope, attempt.place.node),
             workspace_id: self.started.workspace_id.clone(),
             user_id: self.started.user_id.clone(),
             diagram_id: self.started.process_id,
@@ -114,22 +136,24 @@ impl State {
 
     /// The widget's outputs; without a list those that its publication declares, else those that
     /// edges leave from.
-    fn wanted_outputs(&self, index: NodeIndex) -> Vec<String> {
-        let node = &self.graph.nodes[index];
+    fn wanted_outputs(&self, scope: &Scope, index: NodeIndex) -> Vec<String> {
+        let node = &scope.graph.nodes[index];
         let declared = self.started.pins.get(&node.node_type).map(|pin| &pin.outputs);
         match (&node.outputs, declared.filter(|outputs| !outputs.is_empty())) {
             (Some(outputs), _) | (None, Some(outputs)) => outputs.clone(),
-            (None, None) => self.graph.connected_outputs(index).map(str::to_owned).collect(),
+            (None, None) => scope.graph.connected_outputs(index).map(str::to_owned).collect(),
         }
     }
 
-    fn step(&self, index: NodeIndex, largest_shown: usize) -> StepDetail {
-        let node = &self.graph.nodes[index];
-        let state = &self.nodes[index];
+    fn step(&self, scope: &Scope, index: NodeIndex, largest_shown: usize) -> StepDetail {
+        let node = &scope.graph.nodes[index];
+        let state = &scope.nodes[index];
         let outputs = state.outputs.as_deref();
         let shown = outputs.filter(|outputs| bytes_of(outputs) <= largest_shown);
+        let waits_for_person = node.kind == Kind::Validation && state.status == NodeStatus::Running;
+        let asked = waits_for_person.then(|| scope.inputs(index));
         StepDetail {
-            node_path: node.path.clone(),
+            node_path: scope.path(index),
             node_id: node.id.clone(),
             label: node.label.clone(),
             node_type: node.node_type.clone(),
@@ -138,49 +162,59 @@ impl State {
             execution_id: state.newest,
             started_at: state.started_at,
             finished_at: state.finished_at,
+            inputs: asked.filter(|inputs| bytes_of(inputs) <= largest_shown),
             outputs: shown.cloned(),
             outputs_omitted: shown.is_none() && outputs.is_some(),
             error: state.error.clone(),
-            waits_for: self.waits_for(index),
+            waits_for: self.waits_for(scope, index),
         }
     }
 
-    fn waits_for(&self, index: NodeIndex) -> Option<String> {
-        let state = &self.nodes[index];
-        match state.status {
-            NodeStatus::Waiting if self.failure.is_some() => {
+    fn waits_for(&self, scope: &Scope, index: NodeIndex) -> Option<String> {
+        let (node, state) = (&scope.graph.nodes[index], &scope.nodes[index]);
+        let attempt = state.newest.and_then(|id| self.attempts.get(&id));
+        match (state.status, &node.kind) {
+            (NodeStatus::Waiting, _) if self.failure.is_some() => {
                 Some("nothing: the run fails when what still runs has ended".to_owned())
             }
-            NodeStatus::Waiting => {
-                let sources = self.pending_sources(index);
-                Some(format!("the results of {}", sources.join(", "))).filter(|_| !sources.is_empty())
+            (NodeStatus::Waiting, _) if scope.of.is_some() && scope.failure.is_some() => {
+                Some("nothing: the loop fails when what still runs in it has ended".to_owned())
             }
-            NodeStatus::Queued => {
-                let attempt = self.attempts.get(&state.newest?)?;
-                debug_assert_eq!(attempt.phase, Phase::Queued);
-                Some(match attempt.not_before {
-                    Some(at) => {
-                        format!("attempt {}, not before {} (epoch milliseconds)", attempt.number, at.0)
-                    }
-                    None => "somebody who takes the task".to_owned(),
-                })
+            (NodeStatus::Waiting, _) => {
+                let sources = pending_sources(scope, index);
+                let reason = match sources.is_empty() {
+                    false => format!("the results of {}", sources.join(", ")),
+                    true => "nothing: another iteration of the loop has failed".to_owned(),
+                };
+                Some(reason).filter(|_| !sources.is_empty() || scope.of.is_some())
             }
-            NodeStatus::Running => Some("the result of the task".to_owned()),
+            (NodeStatus::Queued, _) => Some(match attempt?.not_before {
+                Some(at) => {
+                    format!("attempt {}, not before {} (epoch milliseconds)", state.attempts, at.0)
+                }
+                None => "somebody who takes the task".to_owned(),
+            }),
+            (NodeStatus::Running, Kind::Validation) => Some("a person's answer".to_owned()),
+            (NodeStatus::Running, Kind::Delay) => {
+                Some(format!("the moment {} (epoch milliseconds)", attempt?.not_before?.0))
+            }
+            (NodeStatus::Running, Kind::Loop(_)) => Some("its iterations".to_owned()),
+            (NodeStatus::Running, _) => Some("the result of the task".to_owned()),
             _ => None,
         }
     }
+}
 
-    /// The nodes that still decide about this one's ports.
-    fn pending_sources(&self, index: NodeIndex) -> Vec<&str> {
-        let mut sources: Vec<&str> = Vec::new();
-        for port in &self.graph.nodes[index].ports {
-            if let Some(edge) = self.flow.deciding(&self.graph, *port) {
-                let id = self.graph.nodes[self.graph.edges[edge].source].id.as_str();
-                if !sources.contains(&id) {
-                    sources.push(id);
-                }
+/// The nodes that still decide about this one's ports.
+fn pending_sources(scope: &Scope, index: NodeIndex) -> Vec<&str> {
+    let mut sources: Vec<&str> = Vec::new();
+    for port in &scope.graph.nodes[index].ports {
+        if let Some(edge) = scope.flow.deciding(&scope.graph, *port) {
+            let id = scope.graph.nodes[scope.graph.edges[edge].source].id.as_str();
+            if !sources.contains(&id) {
+                sources.push(id);
             }
         }
-        sources
     }
+    sources
 }

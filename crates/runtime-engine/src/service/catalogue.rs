@@ -47,7 +47,7 @@ impl Catalogue {
         graph: &Graph,
         workspace: &str,
     ) -> Result<IndexMap<String, Pin>, RpcError> {
-        let node_types: Vec<&str> = graph.plugin_node_types().collect();
+        let node_types: Vec<&str> = graph.plugin_node_types();
         let mut snapshot = Arc::clone(&self.snapshot.lock());
         if node_types.iter().any(|name| snapshot.resolve(name, workspace).is_none()) {
             // It may have been published a moment ago.
@@ -71,7 +71,9 @@ impl Catalogue {
         node_type: &str,
         publication_id: PublicationId,
     ) -> Result<Vec<String>, RpcError> {
-        if !graph.nodes.iter().any(|node| node.node_type == node_type && node.outputs.is_none()) {
+        let mut is_needed = false;
+        graph.walk(&mut |node| is_needed |= node.node_type == node_type && node.outputs.is_none());
+        if !is_needed {
             return Ok(Vec::new());
         }
         let declared = self.declared(publication_id).await?;

@@ -64,6 +64,7 @@ impl Handler for Door {
             },
             pattern::RUNTIME_RUN_START => answered(data, |asked| runs::start(engine, asked)).await,
             pattern::RUNTIME_RUN_CANCEL => answered(data, |asked| runs::cancel(engine, asked)).await,
+            pattern::RUNTIME_RUN_RETRY => answered(data, |asked| runs::retry(engine, asked)).await,
             pattern::RUNTIME_RUN_GET => answered(data, |asked| runs::get(engine, asked)).await,
             pattern::RUNTIME_RUN_LIST => answered(data, |asked| runs::list(engine, asked)).await,
             pattern::RUNTIME_RUN_HISTORY => answered(data, |asked| runs::history(engine, asked)).await,

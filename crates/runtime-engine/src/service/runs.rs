@@ -5,16 +5,17 @@ use super::{
     draw,
     engine::{Engine, answer, outcome},
 };
-use crate::core::{Input, RunStarted};
+use crate::core::{Confirmation, Graph, Input, Kept, RunStarted};
 use contract::{
     ErrorCode, Json, RpcError, RunId,
     report::{Receipt, ReportOutcome},
     run::{
-        HistoryEvent, RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunStart,
-        RunSummary, StepConfirm,
+        HistoryEvent, RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunRetry,
+        RunStart, RunStatus, RunSummary, StepConfirm,
     },
 };
 use serde::Deserialize;
+use std::sync::Arc;
 use storage::runs::{RunFilter, RunRow, StoredEvent};
 use tokio::sync::oneshot;
 
@@ -39,7 +40,6 @@ pub(super) async fn start(engine: &Engine, asked: RunStart) -> Result<contract::
         return Err(RpcError::of_faults(ErrorCode::InvalidInput, "the data for the run", &missing));
     }
     let pins = shared.catalogue.pins(&graph, &asked.workspace_id).await?;
-    let (reply, receiver) = oneshot::channel();
     let started = RunStarted {
         process_id: asked.process_id,
         process_revision: process.revision,
@@ -49,9 +49,57 @@ pub(super) async fn start(engine: &Engine, asked: RunStart) -> Result<contract::
         payload: asked.payload,
         pins,
         traceparent: asked.traceparent,
+        retry_of: None,
     };
-    let run_id = draw::run_id();
-    let start = Start { run_id, graph, started, idempotency_key: asked.idempotency_key, reply };
+    begin(engine, graph, started, Kept::new(), asked.idempotency_key).await
+}
+
+/// `runtime.run_retry`: the revision, payload and publications of the run that ended; what had
+/// finished there is kept.
+pub(super) async fn retry(engine: &Engine, asked: RunRetry) -> Result<contract::run::RunStarted, RpcError> {
+    row(engine, &RunRef { run_id: asked.run_id, process_id: asked.process_id }).await?;
+    let held = engine.shared.load(asked.run_id).await?;
+    let state = held.map(|held| held.state).ok_or_else(|| not_found(asked.run_id))?;
+    if !matches!(state.status(), RunStatus::Failed | RunStatus::Canceled) {
+        let message = format!(
+            "run {} is {}; only a failed or canceled run can be repeated",
+            asked.run_id,
+            state.status().as_str()
+        );
+        return Err(RpcError::new(ErrorCode::Conflict, message));
+    }
+    let before = state.started();
+    let graph = engine.shared.graphs.get(before.process_id, before.process_revision).await?;
+    let started = RunStarted { user_id: asked.user_id, retry_of: Some(asked.run_id), ..before.clone() };
+    begin(engine, graph, started, state.kept(), asked.idempotency_key).await
+}
+
+async fn begin(
+    engine: &Engine,
+    graph: Arc<Graph>,
+    started: RunStarted,
+    kept: Kept,
+    idempotency_key: Option<String>,
+) -> Result<contract::run::RunStarted, RpcError> {
+    if let Some(most) = graph.max_concurrent_runs {
+        let runs = engine.shared.storage.runs();
+        let process_id = started.process_id;
+        if let Some(key) = &idempotency_key
+            && let Some(run_id) = runs.with_key(process_id, key).await.map_err(|error| unavailable(&error))?
+        {
+            return Ok(contract::run::RunStarted { run_id, created: false });
+        }
+        let running = runs.running_count(process_id, most).await.map_err(|error| unavailable(&error))?;
+        if running >= most {
+            let message = format!(
+                "process {process_id} has {running} running runs, as many as its settings.maxConcurrentRuns \
+                 allows; start again when one has ended"
+            );
+            return Err(RpcError::new(ErrorCode::Overloaded, message));
+        }
+    }
+    let (reply, receiver) = oneshot::channel();
+    let start = Start { run_id: draw::run_id(), graph, started, kept, idempotency_key, reply };
     engine.send(Command::Start(Box::new(start))).await;
     answer(receiver).await?
 }
@@ -61,10 +109,7 @@ pub(super) async fn cancel(engine: &Engine, asked: RunRef) -> Result<Receipt, Rp
     row(engine, &asked).await?;
     let (reply, receiver) = oneshot::channel();
     engine.send(Command::input(asked.run_id, Input::Cancel, Some(reply))).await;
-    match outcome(receiver).await {
-        ReportOutcome::Ok(receipt) => Ok(receipt),
-        ReportOutcome::Err(error) => Err(error),
-    }
+    into_result(outcome(receiver).await)
 }
 
 /// `runtime.run_get`
@@ -101,17 +146,22 @@ pub(super) async fn history(engine: &Engine, asked: RunHistoryRequest) -> Result
     Ok(RunHistory { events, last: row.sequence.max(newest) })
 }
 
-/// `runtime.step_confirm`: no node of this version waits for a person.
-pub(super) async fn confirm(engine: &Engine, asked: StepConfirm) -> Result<Json, RpcError> {
-    let run = RunRef { run_id: asked.run_id, process_id: asked.process_id };
-    let detail = get(engine, run).await?;
-    if !detail.steps.iter().any(|step| step.node_path == asked.node_path) {
-        let message = format!("run {} has no step {}", asked.run_id, asked.node_path);
-        return Err(RpcError::new(ErrorCode::NotFound, message));
+/// `runtime.step_confirm`: a person's answer; the same answer again is a `duplicate`, another one, or
+/// one to a step that does not wait, a `conflict`.
+pub(super) async fn confirm(engine: &Engine, asked: StepConfirm) -> Result<Receipt, RpcError> {
+    row(engine, &RunRef { run_id: asked.run_id, process_id: asked.process_id }).await?;
+    let StepConfirm { run_id, node_path, approved, comment, by, .. } = asked;
+    let confirmation = Confirmation { node_path, approved, comment, by };
+    let (reply, receiver) = oneshot::channel();
+    engine.send(Command::input(run_id, Input::Confirm(Box::new(confirmation)), Some(reply))).await;
+    into_result(outcome(receiver).await)
+}
+
+fn into_result(outcome: ReportOutcome) -> Result<Receipt, RpcError> {
+    match outcome {
+        ReportOutcome::Ok(receipt) => Ok(receipt),
+        ReportOutcome::Err(error) => Err(error),
     }
-    let message =
-        format!("step {} of run {} does not wait for a confirmation", asked.node_path, asked.run_id);
-    Err(RpcError::new(ErrorCode::Conflict, message))
 }
 
 async fn row(engine: &Engine, asked: &RunRef) -> Result<RunRow, RpcError> {

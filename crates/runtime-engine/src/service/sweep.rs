@@ -78,8 +78,11 @@ impl Sweep {
         }
         let lanes_are_full = self.lanes_are_full().await;
         for attempt in due {
-            let DueAttempt { execution_id, run_id, state, .. } = attempt;
+            let DueAttempt { execution_id, run_id, state, is_task, .. } = attempt;
             let (done, command) = match state {
+                _ if !is_task => {
+                    ("timer_due", Some(Command::input(run_id, Input::TimerDue(execution_id), None)))
+                }
                 AttemptState::Queued if lanes_are_full => ("lane_full", None),
                 AttemptState::Queued => ("republished", Some(Command::republish(run_id, execution_id))),
                 AttemptState::Dispatched => (

@@ -8,3 +8,4 @@ mod faults;
 mod replicas;
 mod reports;
 mod runs;
+mod waits;

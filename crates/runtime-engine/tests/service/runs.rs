@@ -21,7 +21,7 @@ on_both_databases!(
     missing_required_fields_are_named_by_path_and_nothing_starts,
     a_start_with_the_same_idempotency_key_answers_with_the_first_run,
     unknown_and_foreign_processes_are_not_found,
-    a_process_that_cannot_be_run_yet_is_refused_by_widget_and_type,
+    a_process_that_cannot_be_run_is_refused_with_what_is_wrong,
     runs_are_listed_newest_first_in_pages,
     a_history_is_read_in_pages_with_payloads_as_sent,
     a_page_of_a_history_ends_where_a_frame_would,
@@ -114,17 +114,12 @@ async fn unknown_and_foreign_processes_are_not_found(bed: Bed) {
     engine.stop().await;
 }
 
-async fn a_process_that_cannot_be_run_yet_is_refused_by_widget_and_type(bed: Bed) {
+async fn a_process_that_cannot_be_run_is_refused_with_what_is_wrong(bed: Bed) {
     let engine = bed.engine().await;
-    let document =
-        json!({"widgets": [{"id": "w-hitl", "source": {"nodeType": "user.validation"}}], "edges": []});
+    let document = json!({"widgets": [{"id": "w-loop", "source": {"nodeType": "system.loop"}}], "edges": []});
     let error = engine.start(bed.process(&document).await, &json!({})).await.unwrap_err();
     assert_eq!(code_of(&error), ErrorCode::InvalidProcess);
-    assert!(
-        error.message.contains("w-hitl") && error.message.contains("user.validation"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("w-loop") && error.message.contains("body"), "{}", error.message);
     engine.stop().await;
 }
 

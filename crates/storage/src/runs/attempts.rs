@@ -25,7 +25,14 @@ pub struct DueAttempt {
     pub state: AttemptState,
     /// The deadline that passed.
     pub deadline: Millis,
+    /// Is it a task? Else it waits for a moment or a person ([`LANE_TIMER`], [`LANE_PERSON`]).
+    pub is_task: bool,
 }
+
+/// The lane of attempts that wait for a moment; nobody takes them.
+pub const LANE_TIMER: &str = "timer";
+/// The lane of attempts that wait for a person; nobody takes them.
+pub const LANE_PERSON: &str = "person";
 
 /// An attempt whose report is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,14 +162,15 @@ impl Runs {
     pub async fn take_due(&self, limit: u32, hold: Duration, lost_before: Millis) -> Result<Vec<DueAttempt>> {
         let (clock, skip_locked) = (self.db.clock(), self.db.skip_locked());
         let limit = limit.min(MAX_DUE);
-        let due: Vec<(Uuid, Uuid, String, i64)> = in_tx!(&self.db, |c| {
+        let due: Vec<(Uuid, Uuid, String, i64, String)> = in_tx!(&self.db, |c| {
             let mut query = QueryBuilder::new(
-                "SELECT execution_id, run_id, state, deadline FROM attempts WHERE outstanding AND deadline <= ",
+                "SELECT execution_id, run_id, state, deadline, lane FROM attempts WHERE outstanding AND deadline <= ",
             );
             query.push(clock).push(" AND (state = 'queued' OR ").push(clock).push(" >= ");
             query.push_bind(lost_before.0).push(") ORDER BY deadline LIMIT ").push_bind(i64::from(limit));
             query.push(skip_locked);
-            let due: Vec<(Uuid, Uuid, String, i64)> = query.build_query_as().fetch_all(&mut *c).await?;
+            let due: Vec<(Uuid, Uuid, String, i64, String)> =
+                query.build_query_as().fetch_all(&mut *c).await?;
             if due.is_empty() {
                 return Ok(due);
             }
@@ -178,12 +186,13 @@ impl Runs {
             Ok(due)
         })?;
         due.into_iter()
-            .map(|(execution_id, run_id, state, deadline)| {
+            .map(|(execution_id, run_id, state, deadline, lane)| {
                 Ok(DueAttempt {
                     execution_id: ExecutionId(execution_id),
                     run_id: RunId(run_id),
                     state: rows::named(&state, format_args!("attempt {execution_id}"))?,
                     deadline: Millis(deadline),
+                    is_task: lane != LANE_TIMER && lane != LANE_PERSON,
                 })
             })
             .collect()

@@ -14,7 +14,7 @@ mod live;
 mod read;
 
 pub use append::{Append, Appended, AttemptUpdate, NewAttempt, NewEvent, NewRun};
-pub use attempts::{DueAttempt, OutstandingAttempt};
+pub use attempts::{DueAttempt, LANE_PERSON, LANE_TIMER, OutstandingAttempt};
 pub use live::LiveAttempt;
 pub use read::{RunCursor, RunFilter, RunRow, StoredEvent, StoredRun};
 

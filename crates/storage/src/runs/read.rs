@@ -159,6 +159,10 @@ fn event(run_id: RunId, (sequence, at, kind, body): Event) -> Result<StoredEvent
     })
 }
 
+const WITH_KEY: &str = "SELECT run_id FROM runs WHERE process_id = $1 AND idempotency_key = $2";
+const RUNNING: &str = "\
+    SELECT COUNT(*) FROM \
+    (SELECT 1 FROM runs WHERE process_id = $1 AND status = 'running' LIMIT $2) AS running";
 const GET: &str = "\
     SELECT run_id, process_id, process_revision, workspace_id, user_id, status, sequence, created_at, \
            updated_at, finished_at, error, idempotency_key FROM runs WHERE run_id = $1";
@@ -173,6 +177,22 @@ impl Runs {
         let row: Option<Row> =
             read!(&self.db, |c| Ok(sqlx::query_as(GET).bind(run_id.0).fetch_optional(c).await?))?;
         row.map(RunRow::try_from).transpose()
+    }
+
+    /// How many runs of a process are running, counted up to `most`.
+    pub async fn running_count(&self, process_id: ProcessId, most: u32) -> Result<u32> {
+        let count: i64 = read!(&self.db, |c| {
+            Ok(sqlx::query_scalar(RUNNING).bind(process_id.0).bind(i64::from(most)).fetch_one(c).await?)
+        })?;
+        u32::try_from(count).map_err(|error| Error::corrupt("the number of running runs", &error))
+    }
+
+    /// The run of a process that was started with a key.
+    pub async fn with_key(&self, process_id: ProcessId, key: &str) -> Result<Option<RunId>> {
+        let run_id: Option<Uuid> = read!(&self.db, |c| {
+            Ok(sqlx::query_scalar(WITH_KEY).bind(process_id.0).bind(key).fetch_optional(c).await?)
+        })?;
+        Ok(run_id.map(RunId))
     }
 
     /// A run with all its events. [`Error::Corrupt`] when the events do not lead to its sequence

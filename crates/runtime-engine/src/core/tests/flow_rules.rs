@@ -189,7 +189,7 @@ fn extract_feeds_what_it_finds_and_fails_the_run_when_it_cannot_read() {
     let (state, _) = crate::core::State::start(
         contract::RunId(uuid::Uuid::nil()),
         super::stage::graph(&document),
-        started,
+        (started, Default::default()),
         contract::Millis(0),
         &crate::core::Policy::default(),
         &mut super::stage::Counter::default(),
@@ -213,7 +213,7 @@ fn values_pass_unchanged() {
     let (state, decision) = crate::core::State::start(
         contract::RunId(uuid::Uuid::nil()),
         super::stage::graph(&document),
-        started,
+        (started, Default::default()),
         contract::Millis(0),
         &policy,
         &mut super::stage::Counter::default(),
@@ -323,7 +323,7 @@ fn a_task_names_its_secrets_its_outputs_and_its_publication() {
     let (state, decision) = crate::core::State::start(
         contract::RunId(uuid::Uuid::nil()),
         super::stage::graph(&process(&[widget], &[])),
-        started,
+        (started, Default::default()),
         contract::Millis(0),
         &policy,
         &mut super::stage::Counter::default(),

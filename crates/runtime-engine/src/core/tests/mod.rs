@@ -2,8 +2,10 @@
 //! over random processes and random orders of reports.
 
 mod flow_rules;
+mod loops;
 mod properties;
 mod reference;
 mod repetitions;
 mod reporters;
 mod stage;
+mod waits;

@@ -1,7 +1,10 @@
 //! A stage for the core: plays a process, keeps its history and proves after every decision that
 //! the replayed history equals the live state.
 
-use crate::core::{Decision, Draw, Event, Graph, Input, Outputs, Policy, RunStarted, State};
+use crate::core::{
+    Awaited, Confirmation, Decision, Draw, Event, Graph, Input, Kept, Opened, Outputs, Policy, RunStarted,
+    State,
+};
 use contract::{
     ExecutionId, Json, Millis, NodePath, ProcessId, RunId,
     report::{Ack, Heartbeat, Partial, ReportOutcome, StepError, StepResult},
@@ -54,6 +57,7 @@ pub(super) fn started(payload: &Value) -> RunStarted {
         payload: outputs(payload),
         pins: Default::default(),
         traceparent: None,
+        retry_of: None,
     }
 }
 
@@ -63,11 +67,17 @@ impl Stage {
     }
 
     pub(super) fn with(graph: Arc<Graph>, payload: &Value, policy: Policy) -> Self {
+        Self::keeping(graph, payload, policy, Kept::new())
+    }
+
+    /// A repetition that keeps these outputs.
+    pub(super) fn keeping(graph: Arc<Graph>, payload: &Value, policy: Policy, kept: Kept) -> Self {
         let now = Millis(1_000);
         let mut draw = Counter::default();
         let run_id = RunId(Uuid::from_u128(99));
         let (state, last) =
-            State::start(run_id, Arc::clone(&graph), started(payload), now, &policy, &mut draw).unwrap();
+            State::start(run_id, Arc::clone(&graph), (started(payload), kept), now, &policy, &mut draw)
+                .unwrap();
         let history = last.events.iter().cloned().map(|event| (now, event)).collect();
         let stage = Self { graph, state, history, now, policy, draw, last };
         stage.prove_replay();
@@ -113,7 +123,8 @@ impl Stage {
 
     pub(super) fn step(&self, node: &str) -> StepDetail {
         let steps = self.state.detail(usize::MAX).steps;
-        steps.into_iter().find(|step| step.node_path == NodePath::root(node)).unwrap()
+        let path = NodePath(node.to_owned());
+        steps.into_iter().find(|step| step.node_path == path).unwrap_or_else(|| panic!("no step {node}"))
     }
 
     pub(super) fn status(&self, node: &str) -> NodeStatus {
@@ -155,6 +166,19 @@ impl Stage {
         self.decide(Input::Result(id, result, digest))
     }
 
+    /// A person answers.
+    pub(super) fn confirm(&mut self, node: &str, approved: bool, by: &str) -> ReportOutcome {
+        let comment = Some("so it is".to_owned());
+        let confirmation =
+            Confirmation { node_path: NodePath(node.to_owned()), approved, comment, by: by.to_owned() };
+        self.decide(Input::Confirm(Box::new(confirmation)))
+    }
+
+    /// How many events of a kind the history holds.
+    pub(super) fn count(&self, kind: &str) -> usize {
+        self.history.iter().filter(|(_, event)| event.kind() == kind).count()
+    }
+
     /// The newest attempt of the node ends well.
     pub(super) fn finish(&mut self, node: &str, values: &Value) -> ReportOutcome {
         self.result(self.attempt(node), StepResult::ok(outputs(values)))
@@ -164,6 +188,24 @@ impl Stage {
     pub(super) fn fail(&mut self, node: &str, message: &str) -> ReportOutcome {
         self.result(self.attempt(node), failure(message))
     }
+}
+
+/// When the task of an attempt is put on its lane, and whether at once.
+pub(super) fn publication(opened: &Opened) -> (Millis, bool) {
+    match opened.awaited {
+        Awaited::Task { publish_at, is_due, .. } => (publish_at, is_due),
+        other => panic!("no task: {other:?}"),
+    }
+}
+
+/// A field of a widget.
+pub(super) fn field(name: &str, value: &Value) -> Value {
+    json!({"name": name, "value": value})
+}
+
+/// An engine-evaluated widget.
+pub(super) fn builtin(id: &str, node_type: &str, config: &Value) -> Value {
+    json!({"id": id, "source": {"nodeType": node_type}, "config": config})
 }
 
 pub(super) fn failure(message: &str) -> StepResult {

@@ -69,12 +69,13 @@ mod tests {
             payload: [("p".to_owned(), text)].into_iter().collect(),
             pins: Default::default(),
             traceparent: None,
+            retry_of: None,
         };
         let now = contract::Millis(0);
         let (state, _) = State::start(
             RunId(Uuid::nil()),
             graph,
-            started,
+            (started, Default::default()),
             now,
             &Policy::default(),
             &mut super::super::Fresh,

@@ -1,6 +1,6 @@
 //! One run's part of a transaction: the decisions of all its commands, merged into one append.
 
-use crate::core::{Decision, Opened, Policy, State, Touched};
+use crate::core::{Awaited, Decision, Opened, Policy, State, Touched};
 use contract::{ErrorCode, ExecutionId, Json, Millis, RpcError};
 use std::collections::{HashMap, HashSet};
 use storage::runs::{Append, AttemptState, AttemptUpdate, NewAttempt, NewEvent, NewRun};
@@ -62,7 +62,7 @@ impl Draft {
             self.touch(execution_id, touched);
         }
         self.publish
-            .extend(decision.opened.iter().filter(|opened| opened.is_due).map(|opened| opened.execution_id));
+            .extend(decision.opened.iter().filter(|opened| is_due(opened)).map(|opened| opened.execution_id));
         self.opened.extend(decision.opened);
         self.withdrawn.extend(decision.withdrawn);
         decision.closed.into_iter().for_each(|execution_id| self.close(execution_id));
@@ -121,15 +121,25 @@ impl Draft {
     }
 }
 
+/// Is a task to be put on its lane at once?
+fn is_due(opened: &Opened) -> bool {
+    matches!(opened.awaited, Awaited::Task { is_due: true, .. })
+}
+
 fn new_attempt(opened: Opened) -> NewAttempt {
+    let (lane, deadline) = match opened.awaited {
+        Awaited::Task { lane, publish_at, .. } => (lane.as_str(), Some(publish_at)),
+        Awaited::Person { until } => (storage::runs::LANE_PERSON, until),
+        Awaited::Time { at } => (storage::runs::LANE_TIMER, Some(at)),
+    };
     NewAttempt {
         execution_id: opened.execution_id,
         node_path: opened.node_path,
         node_type: opened.node_type,
         attempt: opened.attempt,
-        lane: opened.lane.as_str().to_owned(),
+        lane: lane.to_owned(),
         state: AttemptState::Queued,
-        deadline: Some(opened.publish_at),
+        deadline,
     }
 }
 

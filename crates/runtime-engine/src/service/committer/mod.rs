@@ -145,7 +145,8 @@ impl Committer {
         let Work::Start(start) = work else { return None };
         let policy = &self.shared.policy;
         let graph = Arc::clone(&start.graph);
-        let result = State::start(start.run_id, graph, start.started.clone(), now, policy, &mut Fresh);
+        let first = (start.started.clone(), start.kept.clone());
+        let result = State::start(start.run_id, graph, first, now, policy, &mut Fresh);
         let mut draft = Draft::new(0, now);
         draft.create(start.new_run());
         let absorbed = result.map_err(|error| broken(start.run_id, &error)).and_then(|(state, decision)| {

@@ -1,6 +1,6 @@
 //! Commands to a committer, and those who wait for their answers.
 
-use crate::core::{Graph, Input, RunStarted, State, unknown_execution};
+use crate::core::{Graph, Input, Kept, RunStarted, State, unknown_execution};
 use contract::{ErrorCode, ExecutionId, RpcError, RunId, report::ReportOutcome, run};
 use indexmap::IndexMap;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ pub(crate) struct Start {
     pub(crate) graph: Arc<Graph>,
     /// Its first event.
     pub(crate) started: RunStarted,
+    /// Outputs of the run that this one repeats.
+    pub(crate) kept: Kept,
     /// A second start of the process with the same key answers with the first run.
     pub(crate) idempotency_key: Option<String>,
     /// Who waits.
@@ -133,8 +135,11 @@ impl Start {
 }
 
 impl Item {
-    /// Does it name an attempt that the state does not know?
+    /// Does it name an attempt that the state does not know, or a step that does not wait?
     pub(super) fn names_unknown(&self, state: &State) -> bool {
+        if let Ask::Input(Input::Confirm(confirmation)) = &self.ask {
+            return !state.awaits_person(&confirmation.node_path);
+        }
         self.ask.execution_id().is_some_and(|execution_id| !state.knows(execution_id))
     }
 
