@@ -1,6 +1,6 @@
 # The only entry points that people need. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs fuzz bench
+.PHONY: help demo test test-fast lint docs fuzz bench chaos
 CARGO ?= cargo
 
 help: ## this list
@@ -24,6 +24,9 @@ docs: ## writes the generated documents (docs/configuration.md)
 
 fuzz: ## mutated inputs for everything that reads bytes of strangers; FUZZ_SECONDS=60 for all targets together
 	@$(CARGO) run --quiet --package fuzz -- --seconds $(or $(FUZZ_SECONDS),60)
+
+chaos: ## kills, restarts, fails over and cuts under load, and counts what was lost; CHAOS_SECONDS=300, CHAOS_SEED to replay
+	@scripts/chaos
 
 bench: ## durable step results per second through the whole door, beside NestJS 11; needs a quiet machine
 	@scripts/bench

@@ -251,6 +251,11 @@ impl Process {
         self.status().ok_or_else(|| self.ended_before("its status could be read".into()))
     }
 
+    /// Waits until its output has been read to the end; after [`Process::wait`] that is soon.
+    pub(crate) async fn output_end(&self) {
+        self.output.wait_for(0, |_| false).await;
+    }
+
     /// Asks it to end with SIGTERM and waits for that.
     ///
     /// # Errors

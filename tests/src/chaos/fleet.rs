@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -41,8 +41,11 @@ pub enum Order {
 /// What happened to the processes.
 #[derive(Debug, Default)]
 pub struct Ends {
-    /// Processes that ended although nobody wanted it.
-    pub by_themselves: AtomicUsize,
+    /// Processes that ended by themselves after they had listened: the member and its last words.
+    pub by_themselves: Mutex<Vec<String>>,
+    /// Processes that ended before they listened, as they do when they find no database or only a
+    /// read-only one; the supervisor tries again.
+    pub refused_starts: AtomicUsize,
     /// Processes that did not end in time, or not with exit code 0, on SIGTERM.
     pub unclean_stops: AtomicUsize,
 }
@@ -63,7 +66,7 @@ pub struct Fleet {
     /// How processes ended.
     pub ends: Arc<Ends>,
     members: BTreeMap<&'static str, Member>,
-    _forwarders: [Forwarder; 2],
+    forwarders: [Forwarder; 2],
 }
 
 impl std::fmt::Debug for Fleet {
@@ -86,6 +89,7 @@ impl Fleet {
         let mut environment = deployment::environment(ports, database_url, redis_url, &folder.join("data"));
         environment.extend(settings().map(|(name, value)| (name, value.to_owned())));
         let ends = Arc::new(Ends::default());
+        let program = keep_binary(folder);
         let members = MEMBERS.map(|name| {
             let (service, replica) = name.rsplit_once('-').expect("a name and a number");
             let replica: usize = replica.parse().expect("a number");
@@ -101,9 +105,18 @@ impl Fleet {
                 _ => {}
             }
             let log = folder.join(format!("{name}.log"));
-            (name, Member::start(Supervised { service, environment, log, ends: Arc::clone(&ends) }))
+            (
+                name,
+                Member::start(Supervised {
+                    program: program.clone(),
+                    service,
+                    environment,
+                    log,
+                    ends: Arc::clone(&ends),
+                }),
+            )
         });
-        let fleet = Self { ports, ends, members: BTreeMap::from(members), _forwarders: forwarders };
+        let fleet = Self { ports, ends, members: BTreeMap::from(members), forwarders };
         fleet.all_listen().await;
         fleet
     }
@@ -118,6 +131,12 @@ impl Fleet {
             // Nothing is sent: the end of the sender is the word.
             let _ = carried_out.await;
         }
+    }
+
+    /// Cuts every connection to the engines and to the control planes, but for those between them
+    /// and the databases: what was on the way is lost, in both directions.
+    pub fn cut(&self) {
+        self.forwarders.iter().for_each(Forwarder::cut);
     }
 
     /// Waits until every member listens.
@@ -150,7 +169,17 @@ fn settings() -> [(&'static str, &'static str); 6] {
     ]
 }
 
+/// The binary as it is now: all processes of the suite are of one build, whatever is built meanwhile.
+fn keep_binary(folder: &Path) -> PathBuf {
+    let kept = folder.join("conveyor");
+    std::fs::hard_link(binary("conveyor"), &kept)
+        .or_else(|_| std::fs::copy(binary("conveyor"), &kept).map(drop))
+        .expect("the binary is built");
+    kept
+}
+
 struct Supervised {
+    program: PathBuf,
     service: &'static str,
     environment: BTreeMap<&'static str, String>,
     log: PathBuf,
@@ -179,7 +208,7 @@ impl Supervised {
                         listening.send_replace(line.is_ok());
                     }
                     _ = process.wait(FOREVER) => {
-                        self.ends.by_themselves.fetch_add(1, Ordering::Relaxed);
+                        self.ended(&process, *listening.borrow());
                         break (RESPAWN, None);
                     }
                     order = orders.recv() => match order {
@@ -206,13 +235,23 @@ impl Supervised {
     }
 
     fn spawn(&self) -> Process {
-        Program::new(binary("conveyor"))
+        Program::new(&self.program)
             .args(["serve", self.service])
             .without_env(&["CONVEYOR_", "DATABASE_", "REDIS_", "PLUGIN_", "RUNTIME_"])
             .envs(self.environment.iter())
             .log_file(&self.log)
             .spawn()
             .expect("conveyor starts")
+    }
+
+    fn ended(&self, process: &Process, had_listened: bool) {
+        if had_listened {
+            let last = process.lines().pop().map(|line| line.text).unwrap_or_default();
+            let mut ends = self.ends.by_themselves.lock().unwrap_or_else(PoisonError::into_inner);
+            ends.push(format!("{}: {last}", self.service));
+        } else {
+            self.ends.refused_starts.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     async fn stop(&self, process: &Process) {

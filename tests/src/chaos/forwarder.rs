@@ -50,6 +50,12 @@ impl Forwarder {
         let before = std::mem::replace(&mut *lock(&self.route), route);
         before.open.cancel();
     }
+
+    /// Cuts all connections; new ones lead where the old ones led.
+    pub fn cut(&self) {
+        let mut route = lock(&self.route);
+        std::mem::take(&mut route.open).cancel();
+    }
 }
 
 impl Drop for Forwarder {

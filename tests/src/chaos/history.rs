@@ -97,7 +97,7 @@ fn kind(event: &Value) -> &str {
 
 /// A text of the event's body.
 fn text<'e>(event: &'e Value, name: &str) -> &'e str {
-    event["event"]["data"][name].as_str().unwrap_or_default()
+    event["event"][name].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     fn faults(events: &[(&str, &str)]) -> Vec<String> {
         let event = |(number, (kind, id)): (usize, &(&str, &str))| {
             json!({"sequence": number + 1, "kind": kind,
-                "event": {"v": 1, "data": {"nodePath": "node", "executionId": id}}})
+                "event": {"nodePath": "node", "executionId": id}})
         };
         History::new(events.iter().enumerate().map(event).collect()).faults()
     }

@@ -30,7 +30,7 @@ use servers::{Database, kill_queue};
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 use testkit::Redis;
@@ -111,6 +111,9 @@ impl World {
     /// Faults of different parts overlap; those of one part come one after another.
     fn begin(&self, planned: Planned, under_way: &mut JoinSet<()>) {
         let Planned { fault, away, .. } = planned;
+        if fault == Fault::Cut {
+            return self.fleet.cut();
+        }
         let (database, redis, worker) =
             (Arc::clone(&self.database), Arc::clone(&self.redis), Arc::clone(&self.worker));
         match fault {
@@ -188,8 +191,11 @@ impl World {
 
     fn judge_processes(&self, verdict: &mut Verdict) {
         let ends = &self.fleet.ends;
-        let by_themselves = ends.by_themselves.load(Ordering::Relaxed);
-        verdict.count("processes that ended by themselves and were started again", by_themselves);
+        let by_themselves = ends.by_themselves.lock().unwrap_or_else(PoisonError::into_inner);
+        verdict
+            .check(by_themselves.is_empty(), || format!("processes ended by themselves: {by_themselves:?}"));
+        let refused = ends.refused_starts.load(Ordering::Relaxed);
+        verdict.count("starts refused while there was no writable database", refused);
         let unclean = ends.unclean_stops.load(Ordering::Relaxed);
         verdict.count("stops by SIGTERM that did not end well", unclean);
     }

@@ -35,6 +35,8 @@ pub enum Fault {
     Stop(&'static str),
     /// The plugin forgets all its work at once and closes all connections; back after a while.
     KillPlugin,
+    /// All connections to the engines and the control planes break.
+    Cut,
     /// PostgreSQL stops in order and starts again.
     RestartDatabase,
     /// PostgreSQL and all its backends are killed; back after a while.
@@ -56,6 +58,7 @@ impl fmt::Display for Fault {
             Self::Freeze(member) => write!(f, "freeze {member}"),
             Self::Stop(member) => write!(f, "stop {member}"),
             Self::KillPlugin => f.write_str("kill the plugin"),
+            Self::Cut => f.write_str("cut all connections to engines and control planes"),
             Self::RestartDatabase => f.write_str("restart PostgreSQL"),
             Self::KillDatabase => f.write_str("kill -9 PostgreSQL"),
             Self::FailOver => f.write_str("fail PostgreSQL over"),
@@ -116,6 +119,7 @@ fn round(random: &mut Random) -> Vec<Fault> {
         Fault::Freeze(frozen),
         Fault::Stop(stopped),
         Fault::KillPlugin,
+        Fault::Cut,
         Fault::RestartDatabase,
         Fault::KillDatabase,
         Fault::FailOver,

@@ -64,7 +64,7 @@ impl Shape {
 
     /// May a step be repeated after its ack was answered?
     pub fn repeats(self) -> bool {
-        !matches!(self, Self::Chain | Self::Broken)
+        self != Self::Chain
     }
 }
 

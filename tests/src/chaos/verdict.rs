@@ -142,6 +142,13 @@ impl Verdict {
             }
             Some(Answer::Refused(error)) => self.violations.push(format!("{node}: refused: {error}")),
         }
+        if let Some(again) = &execution.again {
+            self.count("results sent again after their answer", 1);
+            let was_stored = execution.result.as_ref().is_some_and(Answer::is_stored);
+            self.check(!was_stored || *again == Answer::Duplicate, || {
+                format!("{node}: a stored result, sent again, was answered {again:?}")
+            });
+        }
         self.judge_repetition(execution, asked, history, &node);
     }
 

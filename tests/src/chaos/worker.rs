@@ -31,6 +31,8 @@ pub const SUM: &str = "plugin.chaos.sum";
 
 /// The attempt of a flaky node that works.
 const FLAKY_UNTIL: u32 = 3;
+/// One result in so many is sent again after its answer, as if the answer had been lost.
+const AGAIN: u64 = 6;
 /// Longest work of a step, milliseconds.
 const LONGEST_WORK: u64 = 300;
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,6 +82,8 @@ pub struct Execution {
     pub ack: Option<Answer>,
     /// The answer to its result, if one came.
     pub result: Option<Answer>,
+    /// The answer to the same result, sent once more after it was answered; only some are.
+    pub again: Option<Answer>,
     /// The plugin was killed before that.
     pub is_lost: bool,
     /// Before this one began, the ack of another execution of the same node had been answered.
@@ -104,6 +108,7 @@ impl Ledger {
             execution_id: task.execution_id,
             ack: None,
             result: None,
+            again: None,
             is_lost: false,
             after_ack_of,
         });
@@ -243,15 +248,25 @@ fn batch() -> Json {
 impl Door {
     fn begin(&self, task: ExecutorTask) {
         let index = lock(&self.ledger).begin(&task);
-        let time = self.random.lock().unwrap_or_else(PoisonError::into_inner).within(0..=LONGEST_WORK);
+        let (time, again) = {
+            let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+            (random.within(0..=LONGEST_WORK), random.one_in(AGAIN))
+        };
         let (ledger, reporter) = (Arc::clone(&self.ledger), self.reporter.clone());
-        let work = execute(task, Duration::from_millis(time), ledger, index, reporter);
+        let work = execute(task, Duration::from_millis(time), ledger, index, reporter, again);
         tokio::spawn(self.life.clone().run_until_cancelled_owned(work));
     }
 }
 
 /// Acknowledges while it works, then reports until it is answered.
-async fn execute(task: ExecutorTask, time: Duration, ledger: Shared, index: usize, reporter: Reporter) {
+async fn execute(
+    task: ExecutorTask,
+    time: Duration,
+    ledger: Shared,
+    index: usize,
+    reporter: Reporter,
+    again: bool,
+) {
     let (execution_id, run_id) = (task.execution_id, Some(task.run_id));
     let ack = StepReport { execution_id, run_id, body: ReportBody::Ack(Ack::default()) };
     let acknowledge = async {
@@ -265,6 +280,10 @@ async fn execute(task: ExecutorTask, time: Duration, ledger: Shared, index: usiz
     }
     let told = reporter.deliver_result(execution_id, task.run_id, result(&task)).await;
     lock(&ledger).0[index].result = Some(told.into());
+    if again {
+        let told = reporter.deliver_result(execution_id, task.run_id, result(&task)).await;
+        lock(&ledger).0[index].again = Some(told.into());
+    }
 }
 
 fn result(task: &ExecutorTask) -> StepResult {

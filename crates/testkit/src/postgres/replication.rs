@@ -68,6 +68,7 @@ impl Postgres {
         if !psql.wait(LIMIT).await?.success() {
             return Err(psql.failed("the statement was run"));
         }
+        psql.output_end().await;
         Ok(psql.text(crate::Stream::Stdout))
     }
 }
