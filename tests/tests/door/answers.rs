@@ -90,8 +90,12 @@ fn result_of(attempt: Attempt, text: &str) -> Value {
 async fn table(version: u32) {
     let Some(nest) = Nest::client(version).await else { return };
     let frame_bytes = FRAME_BYTES.to_string();
-    let extra =
-        [("CONVEYOR_MAX_FRAME_BYTES", frame_bytes.as_str()), ("RUNTIME_ENGINE_SWEEP_INTERVAL_MS", "200")];
+    let extra = [
+        ("CONVEYOR_MAX_FRAME_BYTES", frame_bytes.as_str()),
+        ("RUNTIME_ENGINE_SWEEP_INTERVAL_MS", "200"),
+        // For so long after its start the engine declares nobody lost.
+        ("RUNTIME_ENGINE_DELIVERY_TIMEOUT_MS", "1000"),
+    ];
     let solo = Solo::start(&binary("conveyor"), &extra).await;
     let plugin = solo.plugin().await;
     let mut reporter = Reporter { nest, tcp_port: solo.tcp_port, http_port: solo.http_port };
