@@ -1,10 +1,11 @@
-//! Closed-loop load: so many results in flight, each sent when the answer to the one before it came.
+//! Closed-loop load: so many reports in flight, each sent when the answer to the one before it came.
 
 use crate::cpu::Cpu;
 use contract::{ExecutionId, Json, RunId};
 use serde::Serialize;
 use std::{
     error::Error,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -58,6 +59,43 @@ impl Slice {
     }
 }
 
+impl fmt::Display for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.0} reports/s ({:.0} µs CPU each, foreign CPU {:.0} %)",
+            self.per_second(),
+            self.cpu_micros(),
+            self.foreign_percent()
+        )
+    }
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// The result of each attempt.
+    Results(Vec<Attempt>),
+    /// Heartbeats of one attempt, without end.
+    Heartbeats(Attempt),
+}
+
+impl Work {
+    fn get(&self, number: usize) -> Option<Attempt> {
+        match self {
+            Self::Results(attempts) => attempts.get(number).copied(),
+            Self::Heartbeats(attempt) => Some(*attempt),
+        }
+    }
+
+    fn pattern(&self) -> &'static str {
+        match self {
+            Self::Results(_) => "plugin.executor.step_result",
+            Self::Heartbeats(_) => "plugin.executor.step_heartbeat",
+        }
+    }
+}
+
 /// A client as a plugin has it.
 pub(crate) fn client(port: u16) -> Client {
     Client::new("127.0.0.1", port, ClientConfig { connections: CONNECTIONS, ..ClientConfig::default() })
@@ -85,26 +123,26 @@ fn outputs() -> Result<Json, serde_json::Error> {
     Json::of(&value)
 }
 
-/// Sends results for `time` or until no attempt is left.
+/// Sends reports for `time` or until no attempt is left.
 pub(crate) async fn slice(
     client: &Client,
-    attempts: Vec<Attempt>,
+    work: Work,
     in_flight: usize,
     time: Duration,
 ) -> Result<Slice, Box<dyn Error>> {
     let outputs = outputs()?;
-    let shared = Arc::new((client.clone(), attempts, outputs, AtomicUsize::new(0)));
+    let shared = Arc::new((client.clone(), work, outputs, AtomicUsize::new(0)));
     let (cpu, start) = (Cpu::now(), Instant::now());
     let workers: Vec<_> = (0..in_flight)
         .map(|_| {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
-                let (client, attempts, outputs, next) = &*shared;
+                let (client, work, outputs, next) = &*shared;
                 let mut latencies = Vec::new();
                 while start.elapsed() < time {
-                    let Some(attempt) = attempts.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                    let Some(attempt) = work.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                     let sent = Instant::now();
-                    send(client, *attempt, outputs).await?;
+                    send(client, work.pattern(), attempt, outputs).await?;
                     latencies.push(sent.elapsed());
                 }
                 Ok::<_, String>(latencies)
@@ -120,8 +158,8 @@ pub(crate) async fn slice(
     Ok(Slice { results: latencies.len(), took, cpu: Cpu::now().since(cpu), latencies })
 }
 
-/// Sends one result and insists that it was stored.
-async fn send(client: &Client, attempt: Attempt, outputs: &Json) -> Result<(), String> {
+/// Sends one report and insists that it was stored.
+async fn send(client: &Client, pattern: &str, attempt: Attempt, outputs: &Json) -> Result<(), String> {
     let result = StepResult {
         key: CONTROL_PLANE_KEY,
         run_id: attempt.run_id,
@@ -131,10 +169,10 @@ async fn send(client: &Client, attempt: Attempt, outputs: &Json) -> Result<(), S
         outputs,
     };
     let data = Json::of(&result).map_err(|error| error.to_string())?;
-    let answer = client.request("plugin.executor.step_result", &data, DEADLINE).await;
+    let answer = client.request(pattern, &data, DEADLINE).await;
     match answer {
         Ok(answer) if answer.text().contains("\"applied\"") => Ok(()),
-        Ok(answer) => Err(format!("a result was not stored: {}", answer.text())),
-        Err(error) => Err(format!("a result was not answered: {error}")),
+        Ok(answer) => Err(format!("a report was not stored: {}", answer.text())),
+        Err(error) => Err(format!("a report was not answered: {error}")),
     }
 }

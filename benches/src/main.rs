@@ -10,8 +10,13 @@ mod rival;
 mod siege;
 mod us;
 
+use load::Work;
 use report::Report;
-use std::{error::Error, process::ExitCode, time::Duration};
+use std::{
+    error::Error,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 use testkit::{Postgres, PostgresSettings};
 
 /// Results in flight at once.
@@ -22,6 +27,9 @@ const ROUNDS: usize = 3;
 
 /// One slice of measuring.
 const SLICE: Duration = Duration::from_secs(2);
+
+/// When this is over no round is begun.
+const NO_MORE_ROUNDS: Duration = Duration::from_secs(75);
 
 /// Everything together takes less.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -55,18 +63,24 @@ async fn measure() -> Result<Report, Box<dyn Error>> {
     let rival = rival::Rival::start(&testkit::fresh_database(&postgres.url()).await?).await?;
     let us = us::Us::start(&testkit::fresh_database(&postgres.url()).await?).await?;
     let mut report = Report::default();
+    let start = Instant::now();
     for round in 0..ROUNDS {
+        // On a busy machine fewer rounds are better than none.
+        if start.elapsed() > NO_MORE_ROUNDS {
+            break;
+        }
         for in_flight in IN_FLIGHT {
             // Attempts enough for the slice, whatever the machine; they are not part of the measuring.
+            let preparing = Instant::now();
             let attempts = us.outstanding(report.enough(in_flight)).await?;
-            let ours = load::slice(us.client(), attempts, in_flight, SLICE).await?;
-            let theirs =
-                load::slice(rival.client(), rival::attempts(ours.results * 2), in_flight, SLICE).await?;
+            let prepared = preparing.elapsed();
+            let ours = load::slice(us.client(), Work::Results(attempts), in_flight, SLICE).await?;
+            let theirs = Work::Results(rival::attempts(ours.results * 2));
+            let theirs = load::slice(rival.client(), theirs, in_flight, SLICE).await?;
             eprintln!(
-                "round {} of {ROUNDS}, {in_flight} in flight: {:.0} against {:.0} results/s",
+                "round {} of {ROUNDS}, {in_flight} in flight: {ours} against {theirs}; prepared in {} ms",
                 round + 1,
-                ours.per_second(),
-                theirs.per_second()
+                prepared.as_millis()
             );
             report.add(in_flight, ours, theirs);
         }

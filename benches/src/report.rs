@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, error::Error, fmt, fs, path::Path};
 
 /// Attempts that are prepared for a slice before it is known how fast the machine is: results per
 /// second that are expected at most.
-const FIRST_GUESS: [(usize, usize); 3] = [(1, 4_000), (64, 20_000), (256, 30_000)];
+const FIRST_GUESS: [(usize, usize); 3] = [(1, 2_000), (64, 12_000), (256, 20_000)];
 
 /// Slices of both sides by concurrency.
 #[derive(Debug, Default)]

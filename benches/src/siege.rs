@@ -2,7 +2,7 @@
 //! them, in turns.
 
 use crate::{
-    load::{self, Slice},
+    load::{self, Slice, Work},
     us::Us,
 };
 use serde_json::{Value, json};
@@ -27,13 +27,14 @@ pub(crate) struct Siege {
 
 /// Measures both in turns.
 pub(crate) async fn measure(us: &Us) -> Result<Siege, Box<dyn Error>> {
+    let attempts = us.outstanding(1).await?;
+    let attempt = attempts.first().ok_or("no attempt")?;
     let mut siege = Siege { quiet: Vec::new(), besieged: Vec::new() };
     for _ in 0..ROUNDS {
-        let attempts = us.outstanding(12_000).await?;
-        siege.quiet.push(load::slice(us.client(), attempts, IN_FLIGHT, SLICE).await?);
-        let attempts = us.outstanding(12_000).await?;
+        let heartbeats = || load::slice(us.client(), Work::Heartbeats(*attempt), IN_FLIGHT, SLICE);
+        siege.quiet.push(heartbeats().await?);
         let attack = attack(us).await;
-        siege.besieged.push(load::slice(us.client(), attempts, IN_FLIGHT, SLICE).await?);
+        siege.besieged.push(heartbeats().await?);
         drop(attack);
     }
     Ok(siege)
@@ -105,7 +106,7 @@ impl fmt::Display for Siege {
         let (quiet, besieged) = (Self::p99(&self.quiet), Self::p99(&self.besieged));
         writeln!(
             f,
-            "A healthy client with {IN_FLIGHT} results in flight, p99, medians of {ROUNDS}: {quiet:.1} ms quiet, \
+            "A healthy client with {IN_FLIGHT} heartbeats in flight, p99, medians of {ROUNDS}: {quiet:.1} ms quiet, \
              {besieged:.1} ms while {SILENT} silent sockets and {DRIBBLERS} dribblers stand at each door and \
              {HALF_FRAMES} peers send half frames of 16 MB: {:.1}×",
             besieged / quiet.max(f64::EPSILON)
