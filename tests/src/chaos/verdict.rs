@@ -167,3 +167,7 @@ impl Verdict {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;
