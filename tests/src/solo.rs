@@ -4,7 +4,10 @@ use crate::{
     Platform, StubPlugin,
     deployment::{API_TOKEN, CONTROL_PLANE_KEY, INGRESS_TOKEN},
 };
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use testkit::{Process, Program};
 
 /// Long enough for a busy machine; nothing is asserted by it.
@@ -23,7 +26,9 @@ pub struct Solo {
     pub tcp_port: u16,
     /// Plugin-manager's TCP door.
     pub plugin_manager: u16,
-    _folder: tempfile::TempDir,
+    conveyor: PathBuf,
+    variables: Vec<(String, String)>,
+    folder: tempfile::TempDir,
 }
 
 impl Solo {
@@ -32,26 +37,28 @@ impl Solo {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = || testkit::free_port().expect("a free port");
         let (api, http_port, tcp_port, plugin_manager) = (port(), port(), port(), port());
-        let process = Program::new(conveyor)
-            .args(["up", "--data"])
-            .arg(folder.path())
-            .without_env(&["CONVEYOR_", "DATABASE_", "REDIS_", "PLUGIN_", "RUNTIME_"])
-            .env("CONVEYOR_API_TOKEN", API_TOKEN)
-            .env("PLUGIN_CONTROL_PLANE_KEY", CONTROL_PLANE_KEY)
-            .env("PLUGIN_MANAGER_INGRESS_TOKEN", INGRESS_TOKEN)
-            .env("API_HTTP_PORT", api.to_string())
-            .env("RUNTIME_CONTROL_PLANE_HTTP_PORT", http_port.to_string())
-            .env("RUNTIME_CONTROL_PLANE_TCP_PORT", tcp_port.to_string())
-            .env("PLUGIN_MANAGER_TCP_PORT", plugin_manager.to_string())
-            .env("PLUGIN_MANAGER_HEALTH_PORT", port().to_string())
-            .envs(extra.iter().copied())
-            .spawn()
-            .expect("conveyor starts");
-        if let Err(error) = process.wait_for_line("Conveyor is up", START).await {
-            panic!("conveyor does not come up: {error}");
-        }
-        let platform = Platform::at(api);
-        Self { process, platform, http_port, tcp_port, plugin_manager, _folder: folder }
+        let own = [
+            ("CONVEYOR_API_TOKEN", API_TOKEN.to_owned()),
+            ("PLUGIN_CONTROL_PLANE_KEY", CONTROL_PLANE_KEY.to_owned()),
+            ("PLUGIN_MANAGER_INGRESS_TOKEN", INGRESS_TOKEN.to_owned()),
+            ("API_HTTP_PORT", api.to_string()),
+            ("RUNTIME_CONTROL_PLANE_HTTP_PORT", http_port.to_string()),
+            ("RUNTIME_CONTROL_PLANE_TCP_PORT", tcp_port.to_string()),
+            ("PLUGIN_MANAGER_TCP_PORT", plugin_manager.to_string()),
+            ("PLUGIN_MANAGER_HEALTH_PORT", port().to_string()),
+        ];
+        let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let variables: Vec<_> =
+            own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(extra).collect();
+        let process = up(conveyor, folder.path(), &variables).await;
+        let (platform, conveyor) = (Platform::at(api), conveyor.to_owned());
+        Self { process, platform, http_port, tcp_port, plugin_manager, conveyor, variables, folder }
+    }
+
+    /// Kills the process as a crash does and starts it anew, on the same data and ports.
+    pub async fn crash_and_restart(&mut self) {
+        self.process.kill().await.expect("conveyor is killed");
+        self.process = up(&self.conveyor, self.folder.path(), &self.variables).await;
     }
 
     /// A stub plugin in its catalogue.
@@ -69,4 +76,19 @@ impl Solo {
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number");
         kib * 1024
     }
+}
+
+/// Starts the binary and waits until it serves.
+async fn up(conveyor: &Path, data: &Path, variables: &[(String, String)]) -> Process {
+    let process = Program::new(conveyor)
+        .args(["up", "--data"])
+        .arg(data)
+        .without_env(&["CONVEYOR_", "DATABASE_", "REDIS_", "PLUGIN_", "RUNTIME_"])
+        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .spawn()
+        .expect("conveyor starts");
+    if let Err(error) = process.wait_for_line("Conveyor is up", START).await {
+        panic!("conveyor does not come up: {error}");
+    }
+    process
 }
