@@ -3,6 +3,9 @@
 use crate::command::{conveyor, document, example};
 use serde_json::{Value, json};
 
+/// No time is asserted: this only bounds a test that hangs.
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// A trigger, one template and an output.
 fn template(text: &str) -> Value {
     json!({
@@ -160,4 +163,31 @@ fn a_document_is_checked_without_being_run() {
     assert_eq!(said.code, Some(0), "{}", said.err);
     let said = conveyor(&["process", "validate", &example("demo.json"), "--json"], &[]);
     assert_eq!((said.code, &said.json()["faults"][0]["code"]), (Some(2), &json!("unknown_node_type")));
+}
+
+#[tokio::test]
+async fn an_interrupted_run_is_canceled() {
+    // A server that takes the request and never answers.
+    let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", server.local_addr().unwrap());
+    let waiting = json!({"widgets": [
+        {"id": "h", "label": "Запрос", "source": {"nodeType": "system.http.request"}, "config": [{"name": "url", "type": "string", "value": url}], "outputs": ["status"]},
+        {"id": "o", "source": {"nodeType": "system.output"}, "config": [{"name": "status"}]},
+    ], "edges": [{"source": "h", "sourceHandle": "status", "target": "o", "targetHandle": "status"}]});
+    let (_document, path) = document(&waiting);
+    let process = testkit::Program::new(crate::command::BINARY)
+        .without_env(&crate::command::CONFIGURED)
+        .env("EXECUTOR_HTTP_ALLOW_PRIVATE", "true")
+        .args(["run", &path])
+        .spawn()
+        .unwrap();
+    let _request = tokio::select! {
+        request = server.accept() => request.unwrap(),
+        _ = process.wait(LIMIT) => panic!("{}", process.text(testkit::Stream::Stderr)),
+    };
+    process.signal(testkit::Signal::INT);
+    let status = process.wait(LIMIT).await.unwrap();
+    let said = process.text(testkit::Stream::Stderr);
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; the run was canceled"), "{said}");
 }
