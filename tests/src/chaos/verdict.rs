@@ -100,15 +100,16 @@ impl Verdict {
             let execution = executions.iter().find(|execution| execution.execution_id.to_string() == id);
             match execution {
                 Some(execution) if execution.is_lost => {
-                    self.count("runs failed, the plugin forgot a step", 1)
+                    self.count("runs failed, the plugin forgot a step", 1);
                 }
                 Some(execution) if !execution.result.as_ref().is_some_and(Answer::is_stored) => {
                     self.count("runs failed, a result came too late", 1);
                 }
                 Some(_) => {
-                    self.violations.push(format!("attempt {id} timed out though its result was answered"))
+                    self.violations.push(format!("attempt {id} timed out though its result was answered"));
                 }
-                None => self.count("runs failed, the plugin never had the step", 1),
+                // What never arrived is delivered again, not waited for.
+                None => self.violations.push(format!("attempt {id} timed out, but the plugin never had it")),
             }
         }
     }

@@ -47,8 +47,12 @@ fn ended(shape: Shape, attempts: &[u128]) -> Ended {
         push(if is_last { "step_finished" } else { "step_failed" }, body("reported"));
     }
     push("run_finished", json!({}));
-    let asked =
-        Asked { shape, process: "process".to_owned(), input: INPUT, runs: BTreeSet::from(["run".to_owned()]) };
+    let asked = Asked {
+        shape,
+        process: "process".to_owned(),
+        input: INPUT,
+        runs: BTreeSet::from(["run".to_owned()]),
+    };
     Ended {
         run: "run".to_owned(),
         detail: json!({"run": {"status": "finished"}}),
