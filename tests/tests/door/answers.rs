@@ -34,7 +34,7 @@ impl Reporter {
         let mut data = body.clone();
         data["key"] = json!(CONTROL_PLANE_KEY);
         let pattern = format!("plugin.executor.step_{report}");
-        told_by_nest(self.nest.send(self.tcp_port, &pattern, &data).await)
+        told_by_nest(&self.nest.send(self.tcp_port, &pattern, &data).await)
     }
 
     /// Over HTTP; the status must be the code's.
@@ -55,7 +55,7 @@ impl Reporter {
     }
 }
 
-fn told_by_nest(answer: Value) -> Told {
+fn told_by_nest(answer: &Value) -> Told {
     let code = answer["value"]["status"].as_str().or(answer["error"]["code"].as_str());
     let code = code.unwrap_or_else(|| panic!("no answer but {answer}")).to_owned();
     Told { code, error: answer["error"].clone() }
@@ -144,7 +144,7 @@ async fn strangers_learn_nothing(reporter: &mut Reporter, attempt: Attempt) {
             body["key"] = json!(key);
         }
         let told =
-            told_by_nest(reporter.nest.send(reporter.tcp_port, "plugin.executor.step_ack", &body).await);
+            told_by_nest(&reporter.nest.send(reporter.tcp_port, "plugin.executor.step_ack", &body).await);
         assert_eq!((told.code.as_str(), &told.error["retryable"]), ("unauthorized", &json!(false)));
         assert_eq!(told.error, answer["body"]["error"]);
     }

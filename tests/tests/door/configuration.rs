@@ -3,9 +3,9 @@
 
 use crate::{CONFIGURED, PATIENCE};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, process::Output};
 use system_tests::binary;
-use testkit::{Program, Stream};
+use tokio::process::Command;
 
 /// What the services need to start, where nothing else is wrong.
 const GOOD: [(&str, &str); 4] = [
@@ -15,30 +15,30 @@ const GOOD: [(&str, &str); 4] = [
     ("PLUGIN_MANAGER_INGRESS_TOKEN", "a-token-that-nobody-may-see"),
 ];
 
-/// Exit code and standard error of a service that is started so and ends by itself.
-async fn refused(service: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+/// Runs the program to its end, with nothing of this machine's configuration.
+async fn conveyor(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let folder = tempfile::tempdir().unwrap();
-    let process = Program::new(binary("conveyor"))
-        .args(["serve", service])
-        .without_env(&CONFIGURED)
-        .envs(variables.iter().copied())
-        .current_dir(folder.path())
-        .spawn()
-        .unwrap();
-    let status = process.wait(PATIENCE).await.unwrap();
-    (status.code(), process.text(Stream::Stderr))
+    let mut command = Command::new(binary("conveyor"));
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| CONFIGURED.iter().any(|begin| name.starts_with(begin)))
+    {
+        command.env_remove(name);
+    }
+    command.args(arguments).envs(variables.iter().copied()).current_dir(folder.path()).kill_on_drop(true);
+    tokio::time::timeout(PATIENCE, command.output()).await.expect("it ends by itself").unwrap()
+}
+
+/// Exit code and standard error of a service that is started so.
+async fn refused(service: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let output = conveyor(&["serve", service], variables).await;
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 /// The variables that the program declares for a service: name and kind.
 async fn declared(service: &str) -> Vec<(String, String)> {
-    let process = Program::new(binary("conveyor"))
-        .args(["config", service, "--json"])
-        .without_env(&CONFIGURED)
-        .envs(GOOD)
-        .spawn()
-        .unwrap();
-    assert!(process.wait(PATIENCE).await.unwrap().success());
-    let shown: Value = serde_json::from_str(process.text(Stream::Stdout).trim()).unwrap();
+    let output = conveyor(&["config", service, "--json"], &GOOD).await;
+    assert!(output.status.success());
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let variables = shown["variables"].as_array().unwrap();
     variables.iter().map(|entry| (text(&entry["name"]), text(&entry["kind"]))).collect()

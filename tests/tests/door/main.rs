@@ -5,6 +5,7 @@
 
 mod answers;
 mod configuration;
+mod neighbours;
 mod nest;
 mod plugins;
 mod start;
