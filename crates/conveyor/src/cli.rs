@@ -81,6 +81,9 @@ Exit code 1: something that is configured cannot be reached.")]
     /// Work with process documents.
     #[command(subcommand)]
     Process(Process),
+    /// Look after the plugins of the catalogue, through plugin-manager's TCP door.
+    #[command(subcommand)]
+    Plugin(crate::commands::plugin::args::Plugin),
     /// Print documentation that is generated from the code.
     #[command(after_help = "Example:
   conveyor docs configuration > docs/configuration.md")]

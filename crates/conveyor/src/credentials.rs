@@ -60,6 +60,11 @@ impl Credentials {
         }
     }
 
+    /// Those of the data folder, if it has any.
+    pub(crate) fn load(folder: &Path) -> anyhow::Result<Option<Self>> {
+        load(&folder.join(FILE))
+    }
+
     /// Those of the data folder; made there when it has none. Safe when several processes start at
     /// once: all get the same.
     pub(crate) fn load_or_create(folder: &Path) -> anyhow::Result<Self> {

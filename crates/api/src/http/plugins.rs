@@ -12,7 +12,7 @@ use crate::{
 };
 use axum::{
     extract::State,
-    http::{HeaderMap, StatusCode},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
 use contract::{
@@ -133,19 +133,34 @@ fn of(caller: &Principal, plugin_id: String) -> PluginRef {
     PluginRef { plugin_id, workspace_id: caller.workspace_id.clone(), ..PluginRef::default() }
 }
 
-/// A static asset of a plugin, as it was at publication.
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct OfAsset {
+    /// Of this version instead of the newest.
+    version: Option<String>,
+    /// The digest that the caller expects: the answer may then be kept for ever.
+    #[param(value_type = Option<String>)]
+    digest: Option<String>,
+}
+
+/// A static asset of a plugin, as it was at publication. What `GET /plugins/{id}` calls its `path`
+/// never changes; without the digest a browser asks again and is told when nothing changed.
 #[utoipa::path(get, path = "/plugins/{id}/assets/{key}", tag = "plugins",
-    params(("id" = String, Path), ("key" = String, Path), OfVersion),
+    params(("id" = String, Path), ("key" = String, Path), OfAsset),
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), (status = 404, body = ErrorBody)))]
 pub(crate) async fn asset(
     State(app): State<Arc<App>>,
     Named((plugin_id, key)): Named<(String, String)>,
-    Asked(query): Asked<OfVersion>,
+    Asked(query): Asked<OfAsset>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let request = AssetRequest { plugin_id, key, publication_version: query.version };
     let asset: Asset = app.plugins.call(pattern::PLUGIN_ASSET, &request).await?;
-    Ok(relay(app.files.open(&asset.file_id, &headers).await?, Some(&asset.media_type)))
+    let mut response = relay(app.files.open(&asset.file_id, &headers).await?, Some(&asset.media_type));
+    let never_changes = query.digest.is_some_and(|digest| digest == asset.digest.to_string());
+    // The file behind another name than its digest changes with the next publication.
+    let caching = if never_changes { "private, max-age=31536000, immutable" } else { "private, no-cache" };
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
+    Ok(response)
 }
 
 /// What can be drawn in a process.

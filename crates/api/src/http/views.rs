@@ -3,7 +3,7 @@
 
 use contract::{
     ExecutionId, Fault, Json, Millis,
-    catalogue::{PluginDetail, PluginSummary, PluginVersion},
+    catalogue::{Asset, PluginDetail, PluginSummary, PluginVersion},
     report::StepError,
     run::{
         HistoryEvent, NodeStatus, RunDetail, RunError, RunHistory, RunList, RunStatus, RunSummary, StepDetail,
@@ -372,7 +372,41 @@ pub(crate) struct PluginFull {
     manifest: contract::manifest::Manifest,
     #[schema(value_type = Vec<Object>)]
     items: Vec<contract::manifest::ExecutorItem>,
+    /// What the plugin's forms and widgets are made of.
+    assets: Vec<AssetView>,
     versions: Vec<PluginVersionView>,
+}
+
+/// A static asset of a plugin.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct AssetView {
+    key: String,
+    media_type: String,
+    /// Bytes.
+    size: u64,
+    /// Where it is; what is there never changes.
+    path: String,
+}
+
+impl AssetView {
+    fn new(plugin_id: &str, version: &str, asset: Asset) -> Self {
+        let mut url = reqwest::Url::parse("http://api").ok();
+        if let Some(url) = &mut url {
+            if let Ok(mut path) = url.path_segments_mut() {
+                path.clear().extend(["plugins", plugin_id, "assets", &asset.key]);
+            }
+            let digest = asset.digest.to_string();
+            url.query_pairs_mut().append_pair("version", version).append_pair("digest", &digest);
+        }
+        let path = url.map(|url| format!("{}?{}", url.path(), url.query().unwrap_or_default()));
+        Self {
+            key: asset.key,
+            media_type: asset.media_type,
+            size: asset.size,
+            path: path.unwrap_or_default(),
+        }
+    }
 }
 
 /// A publication.
@@ -385,6 +419,12 @@ pub(crate) struct PluginVersionView {
     #[schema(value_type = String)]
     digest: contract::Digest,
     published_at: Moment,
+    /// Since when nothing new uses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    yanked_at: Option<Moment>,
+    /// `unsigned`, `signed` or `invalid`.
+    #[schema(value_type = String)]
+    signature: contract::signature::SignatureState,
 }
 
 impl PluginFull {
@@ -394,13 +434,13 @@ impl PluginFull {
             publication_id: version.publication_id,
             digest: version.digest,
             published_at: version.published_at.into(),
+            yanked_at: version.yanked_at.map(Into::into),
+            signature: version.signature,
         });
-        Self {
-            plugin: detail.plugin.into(),
-            manifest: detail.manifest,
-            items: detail.items,
-            versions: versions.collect(),
-        }
+        let PluginDetail { plugin, manifest, items, assets } = detail;
+        let (plugin_id, version) = (&plugin.plugin_id, &manifest.publication_version);
+        let assets = assets.into_iter().map(|asset| AssetView::new(plugin_id, version, asset)).collect();
+        Self { plugin: plugin.into(), manifest, items, assets, versions: versions.collect() }
     }
 }
 

@@ -98,6 +98,24 @@ async fn an_asset_is_streamed_with_its_type_and_cannot_run_as_this_origin() {
 }
 
 #[tokio::test]
+async fn an_asset_may_be_kept_for_ever_only_under_its_digest() {
+    let world = World::new().await;
+    let (digest, other) = ("a".repeat(64), "b".repeat(64));
+    let asset = json!({"key": "form", "fileId": "f-9", "mediaType": "text/css", "size": 3, "digest": digest});
+    world.plugins.answer(pattern::PLUGIN_ASSET.name, asset);
+    world.files.hold("f-9", "text/plain", b"abc");
+    for (query, caching) in [
+        ("".to_owned(), "private, no-cache"),
+        ("?version=1".to_owned(), "private, no-cache"),
+        (format!("?digest={other}"), "private, no-cache"),
+        (format!("?digest={digest}"), "private, max-age=31536000, immutable"),
+    ] {
+        let answered = world.get(&format!("/plugins/text-tools/assets/form{query}")).await;
+        assert_eq!(answered.headers["cache-control"], caching, "{query}");
+    }
+}
+
+#[tokio::test]
 async fn a_secrets_value_goes_in_and_never_comes_back() {
     let world = World::new().await;
     let (put, list) = (pattern::SECRET_PUT.name, pattern::SECRET_LIST.name);

@@ -4,6 +4,7 @@ mod config;
 mod demo;
 mod docs;
 mod doctor;
+pub(crate) mod plugin;
 mod process;
 mod run;
 mod serve;
@@ -32,6 +33,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Config(args) => config::config(&args),
         Command::Doctor(args) => doctor::doctor(&args).await,
         Command::Process(Process::Validate(args)) => process::validate(&args).await,
+        Command::Plugin(command) => plugin::plugin(command).await,
         Command::Docs(args) => {
             docs::docs(args.page);
             Ok(())

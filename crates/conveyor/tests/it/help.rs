@@ -12,6 +12,21 @@ fn every_command_explains_itself_with_an_example() {
         &["config"],
         &["doctor"],
         &["process", "validate"],
+        &["plugin", "list"],
+        &["plugin", "show"],
+        &["plugin", "versions"],
+        &["plugin", "publish"],
+        &["plugin", "enable"],
+        &["plugin", "disable"],
+        &["plugin", "remove"],
+        &["plugin", "pin"],
+        &["plugin", "unpin"],
+        &["plugin", "yank"],
+        &["plugin", "diff"],
+        &["plugin", "explain"],
+        &["plugin", "health"],
+        &["plugin", "quarantine"],
+        &["plugin", "release"],
         &["docs"],
     ] {
         let said = conveyor(&[command, &["--help"]].concat(), &[]);
@@ -22,7 +37,14 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn exit_codes_are_documented() {
-    for command in [&["--help"][..], &["run", "--help"]] {
+    for command in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["plugin", "publish", "--help"],
+        &["plugin", "diff", "--help"],
+        &["plugin", "explain", "--help"],
+        &["plugin", "health", "--help"],
+    ] {
         let said = conveyor(command, &[]);
         assert!(said.out.contains("Exit codes:\n  0  "), "{}", said.out);
     }

@@ -4,5 +4,6 @@
 mod command;
 mod configuration;
 mod help;
+mod plugin;
 mod run;
 mod up;
