@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
 
 mod loops_and_waits;
+mod page;
 mod site;
 
 use reqwest::Method;
