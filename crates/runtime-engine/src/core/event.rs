@@ -51,6 +51,10 @@ macro_rules! events {
         }
 
         impl Event {
+            /// The kinds that this engine writes and reads.
+            #[cfg(test)]
+            pub(super) const KINDS: &[&str] = &[$($kind,)*];
+
             /// Its stable name, `snake_case`.
             pub fn kind(&self) -> &'static str {
                 match self { $(Self::$name(_) => $kind,)* }

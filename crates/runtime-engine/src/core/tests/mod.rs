@@ -2,10 +2,13 @@
 //! over random processes and random orders of reports.
 
 mod flow_rules;
+mod histories;
+mod loop_properties;
 mod loops;
 mod properties;
 mod reference;
 mod repetitions;
 mod reporters;
+mod simulation;
 mod stage;
 mod waits;
