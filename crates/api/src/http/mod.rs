@@ -60,6 +60,7 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::history))
         .routes(routes!(events::events))
         .routes(routes!(runs::cancel))
+        .routes(routes!(runs::retry))
         .routes(routes!(runs::confirm))
         .routes(routes!(plugins::list))
         .routes(routes!(plugins::get, plugins::remove))

@@ -17,8 +17,8 @@ use axum::{
 use contract::{
     ErrorCode, Json, NodePath, pattern,
     run::{
-        RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunStart, RunStarted,
-        RunStatus, StepConfirm, TriggerKind,
+        RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunRetry, RunStart,
+        RunStarted, RunStatus, StepConfirm, TriggerKind,
     },
 };
 use indexmap::IndexMap;
@@ -193,6 +193,30 @@ pub(crate) async fn cancel(
     let _: Json = app.engine.call(pattern::RUNTIME_RUN_CANCEL, &reference(run)).await?;
     tracing::info!(event = "run_cancel_requested", run_id = %run.run_id, user_id = caller.user_id, "run canceled");
     Ok(json(StatusCode::OK, &value!({ "ok": true })))
+}
+
+/// Repeats a failed or canceled run: a new run of the same revision with the same data, in which the
+/// steps that had finished keep their outputs.
+#[utoipa::path(post, path = "/flow/{id}/runs/{runId}/retry", tag = "runs",
+    params(("id" = String, Path), ("runId" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
+    responses((status = 201, body = Started), (status = 200, body = Started, description = "the key named an earlier run"),
+        (status = 404, body = ErrorBody), (status = 409, body = ErrorBody, description = "the run has not failed")))]
+pub(crate) async fn retry(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    run: OfRun,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    owned_run(&app, &caller, run).await?;
+    let request = RunRetry {
+        run_id: run.run_id,
+        process_id: Some(run.process_id),
+        user_id: caller.user_id,
+        idempotency_key: idempotency_key(&headers)?,
+    };
+    let started: RunStarted = app.engine.call(pattern::RUNTIME_RUN_RETRY, &request).await?;
+    let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(json(status, &Started { run_id: started.run_id }))
 }
 
 /// A person's answer to a waiting step.

@@ -49,6 +49,7 @@ fn the_description_holds_every_route_of_the_protocol() {
         format!("GET {run}/history"),
         format!("GET {run}/events"),
         format!("POST {run}/cancel"),
+        format!("POST {run}/retry"),
         format!("POST {run}/steps/{{nodePath}}/confirm"),
         "GET /flow".to_owned(),
         "POST /flow".to_owned(),

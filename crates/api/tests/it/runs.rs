@@ -194,6 +194,18 @@ async fn a_person_answers_a_step_whose_path_holds_slashes() {
 }
 
 #[tokio::test]
+async fn a_repeated_run_is_the_callers_and_begins_once_per_key() {
+    let world = World::new().await;
+    let stored = Stored::new(&world).await;
+    let new = run_id();
+    world.engine.answer(pattern::RUNTIME_RUN_RETRY.name, json!({"runId": new, "created": true}));
+    let started = world.post(&stored.path("/retry"), "").await;
+    assert_eq!((started.status, started.json()), (StatusCode::CREATED, json!({"runId": new})));
+    let asked = world.engine.asked_once(pattern::RUNTIME_RUN_RETRY.name);
+    assert_eq!((&asked["runId"], &asked["userId"]), (&json!(stored.run), &json!("local")));
+}
+
+#[tokio::test]
 async fn a_list_passes_filter_and_cursor_on() {
     let world = World::new().await;
     let id = world.process().await;
