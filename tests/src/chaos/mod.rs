@@ -24,6 +24,7 @@ pub use shape::Shape;
 pub use verdict::Verdict;
 
 use crate::{Platform, root};
+use futures::{StreamExt, stream};
 use load::{Asked, Load};
 use reqwest::Method;
 use servers::{Database, kill_queue};
@@ -46,6 +47,8 @@ use worker::{Execution, Worker};
 const SETTLED: Duration = Duration::from_secs(120);
 /// The catalogue and the end of runs are asked for in this rhythm.
 const POLL: Duration = Duration::from_millis(250);
+/// Runs that are read side by side at the end.
+const READS: usize = 8;
 
 /// A whole system under load.
 struct World {
@@ -122,7 +125,7 @@ impl World {
             Fault::Freeze(member) => under_way.spawn(self.fleet.order(member, Order::Freeze(away))),
             Fault::KillPlugin => under_way.spawn(async move {
                 let mut worker = worker.lock().await;
-                worker.die();
+                worker.die().await;
                 sleep(away).await;
                 worker.live();
             }),
@@ -155,10 +158,10 @@ impl World {
         for execution in &executions {
             by_run.entry(execution.run_id.to_string()).or_default().push(execution);
         }
-        for asked in asked {
-            verdict.check(asked.runs.len() == 1, || format!("one key, several runs: {:?}", asked.runs));
-            let run = asked.runs.first().expect("a start is answered with a run").clone();
-            let ended = self.ended(asked, run).await;
+        let mut all = stream::iter(asked).map(|asked| self.ended(asked)).buffered(READS);
+        while let Some(ended) = all.next().await {
+            let runs = &ended.asked.runs;
+            verdict.check(runs.len() == 1, || format!("one key, several runs: {runs:?}"));
             let executions = by_run.remove(&ended.run).unwrap_or_default();
             verdict.judge_run(&ended, &executions);
         }
@@ -205,7 +208,8 @@ impl World {
         answer.trim().parse().expect("a number")
     }
 
-    async fn ended(&self, asked: Asked, run: String) -> Ended {
+    async fn ended(&self, asked: Asked) -> Ended {
+        let run = asked.runs.first().expect("a start is answered with a run").clone();
         let path = format!("/flow/{}/runs/{run}", asked.process);
         let detail = self.platform.call(Method::GET, &path, None).await;
         let (_, result) = self.platform.try_call(Method::GET, &format!("{path}/result"), None).await;

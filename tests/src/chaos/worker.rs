@@ -15,6 +15,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wire::{Client, ClientConfig, Handler, Reply, Request, Server, ServerConfig};
 
@@ -136,6 +137,7 @@ pub struct Worker {
     ledger: Shared,
     random: Arc<Mutex<Random>>,
     life: CancellationToken,
+    server: JoinHandle<()>,
 }
 
 impl Worker {
@@ -148,14 +150,17 @@ impl Worker {
             ledger: Shared::default(),
             random: Arc::new(Mutex::new(Random::new(seed, 2))),
             life: CancellationToken::new(),
+            server: tokio::spawn(async {}),
         };
         worker.live();
         worker
     }
 
-    /// Everything that it works on is forgotten, all its connections close.
-    pub fn die(&mut self) {
+    /// Everything that it works on is forgotten, all its connections close, nobody listens.
+    pub async fn die(&mut self) {
         self.life.cancel();
+        // An end by panic is an end too.
+        let _ = (&mut self.server).await;
         for execution in lock(&self.ledger).0.iter_mut().filter(|execution| execution.result.is_none()) {
             execution.is_lost = true;
         }
@@ -177,7 +182,7 @@ impl Worker {
         };
         let config = ServerConfig::new("chaos-plugin", (Ipv4Addr::LOCALHOST, self.port).into());
         let server = Server::bind(config, Arc::new(door)).expect("the plugin's port is free");
-        tokio::spawn(server.run(self.life.clone(), self.life.clone()));
+        self.server = tokio::spawn(server.run(self.life.clone(), self.life.clone()));
         tokio::spawn(self.life.clone().run_until_cancelled_owned(publish(self.plugin_manager, self.port)));
     }
 
