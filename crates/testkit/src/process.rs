@@ -20,6 +20,9 @@ use crate::{Error, Line};
 /// How long a dropped process may take to end after its own signal, before it is killed.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long the rest of an ended process's output is waited for: a descendant may hold it open.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(1);
+
 /// How long one wait of the watching thread lasts; only a bound for the system call.
 const WATCH_STEP: Duration = Duration::from_secs(3600);
 
@@ -238,7 +241,7 @@ impl Process {
         child.try_wait().ok().flatten()
     }
 
-    /// Waits for its end.
+    /// Waits for its end; all that it has written is there then.
     ///
     /// # Errors
     /// [`Error::Timeout`], [`Error::Io`].
@@ -248,6 +251,9 @@ impl Process {
         if timeout(limit, ended.wait_for(|ended| *ended)).await.is_err() {
             return Err(self.timeout("end of the process".into(), limit));
         }
+        // What it wrote last is read by other threads; no line matches, so this is the end of both
+        // streams.
+        let _ = timeout(OUTPUT_LIMIT, self.output.wait_for(usize::MAX, |_| false)).await;
         self.status().ok_or_else(|| self.ended_before("its status could be read".into()))
     }
 

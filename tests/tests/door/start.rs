@@ -1,9 +1,12 @@
 //! Starts that are not refused, and what is said about them.
 
 use crate::{CONFIGURED, PATIENCE};
+use contract::Json;
+use serde_json::json;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use system_tests::{Servers, Solo, binary, deployment::CONTROL_PLANE_KEY, servers};
 use testkit::{Process, Program};
+use wire::{CallError, Client, ClientConfig};
 
 /// The HTTP status with which a heartbeat of nobody is answered on this address.
 async fn status_at(address: SocketAddr) -> u16 {
@@ -115,4 +118,37 @@ async fn five_replicas_that_start_together_on_an_empty_database_all_listen() {
         replica.wait_for_line("listening", PATIENCE).await.unwrap();
         assert!(replica.stop(PATIENCE).await.unwrap().success());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_refusal_is_counted_and_the_log_names_the_address_without_being_flooded() {
+    const STRANGERS: usize = 100;
+    let solo = Solo::start(&binary("conveyor"), &[]).await;
+    let http = reqwest::Client::new();
+    let tcp = Client::new("127.0.0.1", solo.tcp_port, ClientConfig::default());
+    for _ in 0..STRANGERS {
+        let url = format!("http://127.0.0.1:{}/internal/steps/ack", solo.http_port);
+        let request = http.post(url).bearer_auth("guessed").body("{}").timeout(PATIENCE);
+        assert_eq!(request.send().await.unwrap().status(), 401);
+        let body = Json::from(json!({"key": "guessed"}));
+        let told = tcp.request("plugin.executor.step_ack", &body, PATIENCE).await;
+        assert!(
+            matches!(told, Err(CallError::Remote(error)) if error.code.as_deref() == Some("unauthorized"))
+        );
+    }
+    let url = format!("http://127.0.0.1:{}/metrics/self", solo.http_port);
+    let page = http.get(url).timeout(PATIENCE).send().await.unwrap().text().await.unwrap();
+    for door in ["http", "tcp"] {
+        let line = format!(
+            r#"conveyor_control_plane_refusals_total{{door="{door}",reason="unauthorized"}} {STRANGERS}"#
+        );
+        assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
+    }
+    let said = solo.process.wait_for_line("access_refused", PATIENCE).await.unwrap();
+    assert!(
+        said.contains("127.0.0.1") && said.contains("unauthorized") && !said.contains("guessed"),
+        "{said}"
+    );
+    let logged = solo.process.lines().iter().filter(|line| line.text.contains("access_refused")).count();
+    assert!(logged < STRANGERS, "{logged} lines for {} refusals", 2 * STRANGERS);
 }
