@@ -5,7 +5,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
 
+mod check;
 mod faults;
+mod new;
 mod nodes;
 mod plugin;
 #[path = "../examples/site.rs"]

@@ -107,6 +107,31 @@ Exit codes:
     #[command(after_help = "Example:
   conveyor plugin release text-tools")]
     Release(One),
+    /// Make a plugin of your own from a template.
+    #[command(after_help = "Examples:
+  conveyor plugin new my-first --lang ts
+  conveyor plugin new my-first --lang rust --sdk ~/src/conveyor
+
+Exit codes:
+  0  the plugin is made
+  1  the folder is not empty or cannot be written
+  2  the name or the command line is not valid")]
+    New(super::new::New),
+    /// Play the platform against a plugin and tell which rules of the wire it keeps.
+    ///
+    /// HOST:PORT checks a plugin that runs, wherever it publishes itself. With --listen the check is
+    /// the plugin's plugin-manager and control plane: start the plugin with these addresses, and
+    /// publication and reports are checked too. docs/plugin-protocol.md has the rules.
+    #[command(after_help = "Examples:
+  conveyor plugin check 127.0.0.1:9420 --token dev-token
+  conveyor plugin check 127.0.0.1:9420 --token dev-token --node plugin.example.echo --input text=hi
+  conveyor plugin check --listen 4016:4021 --token dev-token --key dev-key --node plugin.example.echo --input text=hi
+
+Exit codes:
+  0  every rule that could be tried is kept
+  1  some are broken; each is told with its remedy
+  2  no plugin answers or publishes itself, or the command line is not valid")]
+    Check(super::check::Check),
 }
 
 /// Where plugin-manager is and how the answer is written.

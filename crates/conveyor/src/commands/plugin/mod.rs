@@ -1,7 +1,9 @@
 //! `conveyor plugin …`: the catalogue, for operators, through plugin-manager's TCP door.
 
 pub(crate) mod args;
+mod check;
 mod door;
+mod new;
 mod show;
 mod table;
 
@@ -94,6 +96,8 @@ pub(super) async fn plugin(command: Plugin) -> Result<(), Failure> {
             let request = of(args.plugin, &args.common);
             change(pattern::PLUGIN_RELEASE, &request, &args.common, "is not quarantined").await
         }
+        Plugin::New(args) => new::new(&args),
+        Plugin::Check(args) => check::check(args).await,
     }
 }
 
