@@ -62,7 +62,7 @@ impl Held {
     fn hear(&self, text: &str) {
         match serde_json::from_str::<Word>(text) {
             Ok(Word { kind, execution_id: Some(execution_id) }) if kind == "cancel" => {
-                self.cancel(execution_id)
+                self.cancel(execution_id);
             }
             // A word of a newer engine.
             _ => tracing::debug!(event = "notice_unknown", "a notice about steps is not understood"),

@@ -460,3 +460,15 @@ async fn an_output_of_a_mebibyte_passes_unchanged() {
     assert_eq!(result.outputs["body"].read::<String>().unwrap(), body);
     stage.stop().await;
 }
+
+#[tokio::test]
+async fn an_output_that_no_report_can_carry_fails_the_step_with_that_reason() {
+    let mut stage = Stage::start(true).await;
+    // As JSON each of these characters takes six bytes: within the limit of a body, not of a frame.
+    let body = "\u{1}".repeat(3 * 1024 * 1024);
+    let (url, _) =
+        website(format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()), open()).await;
+    let result = stage.done(&task(builtin::HTTP_REQUEST, json!({"url": url}), &["body"])).await;
+    assert_eq!(code(&result), "payload_too_large");
+    stage.stop().await;
+}

@@ -1,7 +1,7 @@
 //! Examples with loops, delays, schedules and people.
 
 use crate::{
-    ended, platform, run,
+    ended, platform, platform_with, run,
     site::{Answer, Asked, Site},
 };
 use reqwest::Method;
@@ -111,4 +111,35 @@ async fn a_scheduled_report_is_put_together_and_sent() {
     assert_eq!(*ended.finished(), json!({"report": report, "status": 200}));
     let sent: Value = serde_json::from_str(&site.asked()[1].body).unwrap();
     assert_eq!(sent, json!({"text": report}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canceled_run_breaks_off_its_requests_at_once_and_keeps_what_they_say() {
+    // Nobody is answered, and no heartbeat would tell the executor of the end.
+    let site = Site::start(|_| std::future::pending()).await;
+    let solo = platform_with(&[("EXECUTOR_HEARTBEAT_MS", "3600000")]).await;
+    let platform = &solo.platform;
+    let process = platform.import(&example("parallel-steps.json")).await;
+    let urls = [site.url("/profile"), site.url("/orders"), site.url("/balance")];
+    let payload =
+        json!({"clientId": "1", "profileUrl": urls[0], "ordersUrl": urls[1], "balanceUrl": urls[2]});
+    let run = platform.start(&process, &payload).await;
+    let mut acked = 0;
+    platform
+        .follow(&process, &run, |kind, _| {
+            acked += usize::from(kind == "step_acked");
+            acked == 3
+        })
+        .await;
+    platform.call(Method::POST, &format!("/flow/{process}/runs/{run}/cancel"), None).await;
+    let ended = ended(platform, process, run).await;
+    assert_eq!(ended.detail["run"]["status"], "canceled");
+    loop {
+        let history = platform.history(&ended.process, &ended.run).await;
+        if history.iter().filter(|event| event["kind"] == "late_result").count() == 3 {
+            return;
+        }
+        // The stream of events ends with the run: asked again, bounded by the suite's own limit.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }

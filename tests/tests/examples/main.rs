@@ -19,7 +19,12 @@ use tokio::sync::Barrier;
 
 /// The platform, with requests to this machine allowed.
 async fn platform() -> Solo {
-    Solo::start(&binary("conveyor"), &[("EXECUTOR_HTTP_ALLOW_PRIVATE", "true")]).await
+    platform_with(&[]).await
+}
+
+async fn platform_with(more: &[(&str, &str)]) -> Solo {
+    let variables = [&[("EXECUTOR_HTTP_ALLOW_PRIVATE", "true")], more].concat();
+    Solo::start(&binary("conveyor"), &variables).await
 }
 
 /// A run that has ended.
