@@ -95,7 +95,9 @@ impl Deployment {
             .envs(self.environment.iter())
             .spawn()
             .expect("conveyor starts");
-        if let Err(error) = process.wait_for_line("listening", START).await {
+        // The queue's listener of notices is up before the doors are open; an executor has no door.
+        let ready = if service == "executor" { "queue.listening" } else { "event=\"listening\"" };
+        if let Err(error) = process.wait_for_line(ready, START).await {
             panic!("{service} does not listen: {error}");
         }
         self.processes.insert(service, process);
@@ -124,6 +126,14 @@ impl Deployment {
             ("RUNTIME_CONTROL_PLANE_TCP_PORT", self.ports.control_plane_tcp.to_string()),
             ("PLUGIN_CONTROL_PLANE_KEY", CONTROL_PLANE_KEY.to_owned()),
         ]
+    }
+
+    /// Resident memory of a service; `None` where the system does not tell.
+    pub fn memory_bytes(&self, service: &str) -> Option<u64> {
+        let pid = self.processes.get(service)?.pid();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
     }
 
     /// What a service has printed so far.

@@ -18,9 +18,13 @@ use std::path::PathBuf;
 
 /// A binary of this workspace, built beside the tests (`make test` builds it first).
 pub fn binary(name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap_or_default();
-    // target/debug/deps/split-… → target/debug/NAME
-    test.ancestors().nth(2).unwrap_or(&test).join(name)
+    let own = std::env::current_exe().unwrap_or_default();
+    let folder = own.parent().unwrap_or(&own);
+    // A test is target/debug/deps/split-…, a benchmark target/release/….
+    match folder.file_name() {
+        Some(last) if last == "deps" => folder.with_file_name(name),
+        _ => folder.join(name),
+    }
 }
 
 /// The root of the repository.

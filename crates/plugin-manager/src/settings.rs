@@ -393,6 +393,25 @@ mod tests {
         assert_eq!(faults.len(), 6, "{faults:?}");
     }
 
+    /// Failure matrix rows 14 to 16.
+    #[test]
+    fn one_wrong_entry_in_the_allowlist_refuses_the_start_and_an_unset_one_lets_both_families_in() {
+        let token = ("PLUGIN_MANAGER_INGRESS_TOKEN", "t");
+        for list in ["10.0.0.0/8,192.168.0.0/33", "10.0.0.0/8,plugin", ""] {
+            let (_, faults) = read(&[token, ("PLUGIN_MANAGER_ALLOW_CIDRS", list)]);
+            assert!(faults.iter().all(|fault| fault == "PLUGIN_MANAGER_ALLOW_CIDRS"), "{list}: {faults:?}");
+            assert!(!faults.is_empty(), "{list}");
+        }
+        let allowed = |list: Option<&'static str>, address: &str| {
+            let list = list.map(|list| ("PLUGIN_MANAGER_ALLOW_CIDRS", list));
+            let pairs: Vec<_> = std::iter::once(token).chain(list).collect();
+            read(&pairs).0.allow.allows(address.parse().unwrap())
+        };
+        assert!(allowed(None, "203.0.113.7") && allowed(None, "2001:db8::7"));
+        assert!(allowed(Some("10.0.0.0/8"), "::ffff:10.1.2.3"), "mapped addresses are judged as IPv4");
+        assert!(!allowed(Some("10.0.0.0/8"), "::ffff:11.1.2.3"));
+    }
+
     #[test]
     fn requiring_signatures_without_a_key_refuses_the_start() {
         let token = ("PLUGIN_MANAGER_INGRESS_TOKEN", "t");

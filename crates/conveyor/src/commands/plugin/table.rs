@@ -19,7 +19,7 @@ impl Table {
 
     /// Adds a row.
     pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.iter().map(|cell| printable(cell)).collect());
+        self.rows.push(Vec::from(cells.map(|cell| printable(&cell))));
     }
 }
 
