@@ -1,7 +1,10 @@
 //! Process documents (diagrams): types, import and validation (protocol section 7, facts section 6).
 
+mod form;
 mod import;
 mod path;
+mod ports;
+mod reach;
 mod validate;
 
 pub use import::import;

@@ -1,8 +1,8 @@
 //! Validation that names every fault of a diagram at once (protocol section 7).
 
-use super::{Edge, Process, Widget, json_setting, parse_path};
+use super::{Edge, Process, Widget, json_setting, parse_path, ports, reach::Drawing};
 use crate::{Fault, Warning, builtin, check::Checker, json::read_tree, param::Param};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the catalogue knows of a node type.
@@ -64,28 +64,39 @@ pub fn validate(
     Ok(Validated { process, warnings, plugin_node_types: used })
 }
 
-struct Validation<'c> {
-    check: Checker,
+pub(super) struct Validation<'c> {
+    pub(super) check: Checker,
     catalogue: &'c dyn NodeTypes,
     strictness: Strictness,
     used: HashSet<String>,
 }
 
 /// A widget that could be read, with its place in the document.
-struct Placed {
-    path: String,
-    widget: Widget,
+pub(super) struct Placed {
+    pub(super) path: String,
+    pub(super) widget: Widget,
 }
 
 impl Validation<'_> {
     fn graph(&mut self, document: &Value, path: &str) -> Option<Process> {
         let object = self.check.object(document, path)?;
+        if let Some(Value::Object(settings)) = object.get("settings") {
+            for name in ["timeoutMs", "maxConcurrentRuns"] {
+                self.above_zero(settings.get(name), format!("{path}.settings.{name}"));
+            }
+        }
+        let start = self.check.faults.len();
         let widgets = self.widgets(object, path);
         let edges = self.edges(object, path);
         self.handles(&widgets, &edges);
         self.cycles(&widgets, &edges, path);
+        if self.check.faults.len() == start {
+            self.reach(&widgets, &edges);
+        }
         for placed in &widgets {
+            let before = self.check.faults.len();
             self.node(placed, &edges);
+            self.name_faults(before, placed.widget.title());
         }
         match read_tree::<Process>(document) {
             Ok(process) => Some(process),
@@ -95,129 +106,6 @@ impl Validation<'_> {
             }
             Err(_) => None,
         }
-    }
-
-    fn widgets(&mut self, object: &Map<String, Value>, path: &str) -> Vec<Placed> {
-        let mut ids = HashSet::new();
-        let mut widgets = Vec::new();
-        for (path, value) in self.check.list(object, "widgets", path, true) {
-            let before = self.check.faults.len();
-            let Some(widget) = self.check.object(value, &path) else { continue };
-            if let Some(id) = self.check.text(widget, "id", &path) {
-                if !ids.insert(id.to_owned()) {
-                    self.check.fault(
-                        format!("{path}.id"),
-                        "duplicate",
-                        format!("the id {id:?} is used by another widget"),
-                    );
-                }
-                if id.contains(['/', '[', ']']) || id.contains(char::is_control) {
-                    self.check.fault(
-                        format!("{path}.id"),
-                        "invalid_id",
-                        format!("{id:?} must not hold / [ ] or control characters"),
-                    );
-                }
-            }
-            match widget.get("source") {
-                Some(source) => {
-                    if let Some(source) = self.check.object(source, &format!("{path}.source")) {
-                        self.check.text(source, "nodeType", &format!("{path}.source"));
-                    }
-                }
-                None => {
-                    self.check.fault(format!("{path}.source"), "missing", "is required: {nodeType, label}");
-                }
-            }
-            self.fields(widget, &path);
-            self.execution(widget, &path);
-            if self.check.faults.len() > before {
-                continue;
-            }
-            match read_tree::<Widget>(value) {
-                Ok(widget) => widgets.push(Placed { path, widget }),
-                Err(error) => self.check.fault(path, "malformed", error.to_string()),
-            }
-        }
-        widgets
-    }
-
-    fn fields(&mut self, widget: &Map<String, Value>, path: &str) {
-        let mut names = HashSet::new();
-        for (path, field) in self.check.list(widget, "config", path, false) {
-            let Some(field) = self.check.object(field, &path) else { continue };
-            if let Some(name) = self.check.text(field, "name", &path)
-                && !names.insert(name.to_owned())
-            {
-                self.check.fault(
-                    format!("{path}.name"),
-                    "duplicate",
-                    format!("the field {name:?} is listed twice"),
-                );
-            }
-        }
-        for (path, output) in self.check.list(widget, "outputs", path, false) {
-            if !output.is_string() {
-                self.check.wrong_type(&path, "a string", output);
-            }
-        }
-    }
-
-    fn execution(&mut self, widget: &Map<String, Value>, path: &str) {
-        let Some(execution) = widget.get("execution").filter(|value| !value.is_null()) else { return };
-        let path = format!("{path}.execution");
-        let Some(object) = self.check.object(execution, &path) else { return };
-        if let Some(timeout) = object.get("timeoutMs")
-            && timeout.as_u64().is_none_or(|ms| ms == 0)
-        {
-            self.check.fault(
-                format!("{path}.timeoutMs"),
-                "out_of_range",
-                "must be a whole number of milliseconds above 0",
-            );
-        }
-        if let Some(retry) = object.get("retry").filter(|value| !value.is_null())
-            && retry.get("maxAttempts").and_then(Value::as_u64).is_none_or(|n| !(1..=100).contains(&n))
-        {
-            self.check.fault(
-                format!("{path}.retry.maxAttempts"),
-                "out_of_range",
-                "must be a whole number from 1 to 100",
-            );
-        }
-        if let Some(on_error) = object.get("onError").filter(|value| !value.is_null())
-            && !matches!(on_error.as_str(), Some("fail" | "continue"))
-        {
-            self.check.fault(format!("{path}.onError"), "unknown_value", "must be \"fail\" or \"continue\"");
-        }
-    }
-
-    fn edges(&mut self, object: &Map<String, Value>, path: &str) -> Vec<(String, Edge)> {
-        let mut ids = HashSet::new();
-        let mut edges = Vec::new();
-        for (path, value) in self.check.list(object, "edges", path, false) {
-            let before = self.check.faults.len();
-            let Some(edge) = self.check.object(value, &path) else { continue };
-            for key in ["source", "sourceHandle", "target", "targetHandle"] {
-                self.check.text(edge, key, &path);
-            }
-            if let Some(id) = self.check.optional_text(edge, "id", &path)
-                && !id.is_empty()
-                && !ids.insert(id.to_owned())
-            {
-                self.check.fault(
-                    format!("{path}.id"),
-                    "duplicate",
-                    format!("the id {id:?} is used by another edge"),
-                );
-            }
-            if self.check.faults.len() == before
-                && let Ok(edge) = read_tree::<Edge>(value)
-            {
-                edges.push((path, edge));
-            }
-        }
-        edges
     }
 
     /// Both ends of each edge exist.
@@ -281,11 +169,13 @@ impl Validation<'_> {
     fn output_names(&self, widget: &Widget) -> Option<Vec<String>> {
         let mut names = widget.outputs.clone().unwrap_or_default();
         let fields = || widget.config.iter().map(|field| field.name.clone());
-        match widget.source.node_type.as_str() {
-            builtin::TRIGGER => names.extend(fields().chain(["trigger".to_owned()])),
-            builtin::OUTPUT | builtin::SWITCH => {}
-            builtin::LOOP => names.extend(["items", "last"].map(str::to_owned)),
-            builtin::VALIDATION => names.extend(["confirm", "reject"].map(str::to_owned)),
+        let node_type = widget.source.node_type.as_str();
+        names.extend(ports::always(node_type).iter().map(|name| (*name).to_owned()));
+        if widget.outputs.is_none() {
+            names.extend(ports::unlisted(node_type).iter().map(|name| (*name).to_owned()));
+        }
+        match node_type {
+            builtin::TRIGGER => names.extend(fields()),
             builtin::EXTRACT => names.extend(extract_map(widget).unwrap_or_default().into_keys()),
             other => match self.catalogue.node_type(other) {
                 Some(known) if widget.outputs.is_none() => {
@@ -295,6 +185,8 @@ impl Validation<'_> {
                 _ => {}
             },
         }
+        let mut seen = HashSet::new();
+        names.retain(|name| seen.insert(name.clone()));
         Some(names)
     }
 
@@ -305,6 +197,7 @@ impl Validation<'_> {
         match widget.source.node_type.as_str() {
             builtin::VALIDATION | builtin::SWITCH => names.push("value".to_owned()),
             builtin::EXTRACT => names.push("source".to_owned()),
+            builtin::DELAY => names.extend(["value", "milliseconds", "until"].map(str::to_owned)),
             other => {
                 if let Some(known) = self.catalogue.node_type(other) {
                     names.extend(
@@ -336,10 +229,16 @@ impl Validation<'_> {
             left = kept;
         }
         if !left.is_empty() {
+            let titles: Vec<&str> = widgets
+                .iter()
+                .map(|w| &w.widget)
+                .filter(|w| left.contains(&w.id.as_str()))
+                .map(Widget::title)
+                .collect();
             self.check.fault(
                 format!("{path}.edges"),
                 "cycle",
-                format!("the widgets {} feed themselves; use system.loop to repeat", left.join(", ")),
+                format!("the widgets {} feed themselves; use system.loop to repeat", titles.join(", ")),
             );
         }
     }
@@ -351,7 +250,10 @@ impl Validation<'_> {
             |name: &str| edges.iter().any(|(_, e)| e.target == widget.id && e.target_handle == name);
         match node_type {
             builtin::TRIGGER => {}
-            builtin::LOOP => self.loop_body(placed),
+            builtin::LOOP => {
+                self.loop_settings(placed);
+                self.loop_body(placed);
+            }
             builtin::EXTRACT => self.extract(placed),
             builtin::OUTPUT => {
                 let is_fed = edges.iter().any(|(_, edge)| edge.target == widget.id);
@@ -376,6 +278,20 @@ impl Validation<'_> {
                 }
             }
         }
+        if let Some((inputs, purpose)) = ports::required(node_type)
+            && !inputs.iter().any(|input| connected(input) || ports::is_provided(widget, input))
+        {
+            let names: Vec<_> = inputs.iter().map(|input| format!("{input:?}")).collect();
+            self.check.warn(
+                &placed.path,
+                "unconnected_input",
+                format!(
+                    "{} of {:?} {purpose}: set a value or connect an edge",
+                    names.join(" or "),
+                    widget.title()
+                ),
+            );
+        }
         if node_type != builtin::TRIGGER {
             for (index, field) in widget.config.iter().enumerate() {
                 if field.is_required == Some(true) && field.effective().is_none() && !connected(&field.name) {
@@ -389,6 +305,24 @@ impl Validation<'_> {
                         ),
                     );
                 }
+            }
+        }
+    }
+
+    /// Remarks on what the drawing alone keeps from running.
+    fn reach(&mut self, widgets: &[Placed], edges: &[(String, Edge)]) {
+        let nodes: Vec<&Widget> = widgets.iter().map(|placed| &placed.widget).collect();
+        let lines: Vec<&Edge> = edges.iter().map(|(_, edge)| edge).collect();
+        for (node, code, message) in (Drawing { widgets: &nodes, edges: &lines }).remarks() {
+            self.check.warn(&widgets[node].path, code, message);
+        }
+    }
+
+    /// Faults from here on name the node that they are about.
+    pub(super) fn name_faults(&mut self, from: usize, title: &str) {
+        for fault in self.check.faults.iter_mut().skip(from) {
+            if !fault.message.contains(title) {
+                fault.message.push_str(&format!(" (widget {title:?})"));
             }
         }
     }
@@ -419,6 +353,37 @@ impl Validation<'_> {
         match self.strictness {
             Strictness::Run => self.check.fault(path, code, message),
             Strictness::Save => self.check.warn(path, code, message),
+        }
+    }
+
+    /// A number of things or milliseconds that may be absent, but not 0.
+    fn above_zero(&mut self, value: Option<&Value>, path: String) {
+        let value = value.filter(|value| !value.is_null());
+        if value.is_some_and(|value| value.as_u64().is_none_or(|n| !(1..=u64::from(u32::MAX)).contains(&n))) {
+            self.check.fault(path, "out_of_range", "must be a whole number from 1 to 4294967295");
+        }
+    }
+
+    fn loop_settings(&mut self, placed: &Placed) {
+        for (name, most) in [("concurrency", 100), ("maxIterations", 100_000)] {
+            let Some((index, Some(value))) = setting(&placed.widget, name) else { continue };
+            if value.as_u64().is_none_or(|n| !(1..=most).contains(&n)) {
+                self.check.fault(
+                    format!("{}.config[{index}].value", placed.path),
+                    "out_of_range",
+                    format!("{name} of {:?} must be a whole number from 1 to {most}", placed.widget.title()),
+                );
+            }
+        }
+        let mode = placed.widget.config.iter().position(|field| field.name == "mode");
+        let Some(index) = mode else { return };
+        let value = placed.widget.config[index].effective().and_then(|mode| mode.value().ok());
+        if value.is_some_and(|mode| !matches!(mode.as_str(), Some("sequential" | "parallel"))) {
+            self.check.fault(
+                format!("{}.config[{index}].value", placed.path),
+                "unknown_value",
+                format!("mode of {:?} must be \"sequential\" or \"parallel\"", placed.widget.title()),
+            );
         }
     }
 

@@ -176,3 +176,173 @@ fn ids_are_fit_for_paths_and_databases() {
         check(&document, &[("$.widgets[0].id", "invalid_id")]);
     }
 }
+
+#[test]
+fn limits_of_runs_and_loops_are_whole_numbers_in_their_range() {
+    let mut looping = widget(
+        "w",
+        "system.loop",
+        json!([
+            {"name": "body", "value": {"widgets": [], "edges": []}},
+            {"name": "mode", "value": "backwards"},
+            {"name": "concurrency", "value": 0},
+            {"name": "maxIterations", "value": "200000"},
+        ]),
+    );
+    let document = |looping: &Value, timeout: Value| json!({"settings": {"name": "x", "timeoutMs": timeout}, "widgets": [looping], "edges": []});
+    check(
+        &document(&looping, json!(0)),
+        &[
+            ("$.settings.timeoutMs", "out_of_range"),
+            ("$.widgets[0].config[2].value", "out_of_range"),
+            ("$.widgets[0].config[3].value", "out_of_range"),
+            ("$.widgets[0].config[1].value", "unknown_value"),
+        ],
+    );
+    looping["config"] = json!([
+        {"name": "body", "value": {"widgets": [], "edges": []}},
+        {"name": "mode", "value": "parallel"},
+        {"name": "concurrency", "value": "7"},
+        {"name": "maxIterations", "value": null},
+    ]);
+    check(&document(&looping, json!(1000)), &[]);
+}
+
+#[test]
+fn a_delay_hands_its_value_on_without_listing_it() {
+    let document = json!({
+        "widgets": [widget("d", "system.delay", json!([{"name": "milliseconds", "value": 5}])), widget("out", "system.output", json!([{"name": "r"}]))],
+        "edges": [edge("d", "value", "out", "r")],
+    });
+    check(&document, &[]);
+}
+
+/// The warnings of a document that may run: path, code, message.
+fn warnings(document: &Value) -> Vec<(String, String, String)> {
+    let valid = validate(document, "$", &catalogue(), Strictness::Run).unwrap();
+    valid.warnings.into_iter().map(|warning| (warning.path, warning.code, warning.message)).collect()
+}
+
+fn codes(document: &Value) -> Vec<(String, String)> {
+    warnings(document).into_iter().map(|(path, code, _)| (path, code)).collect()
+}
+
+fn named(found: &[(&str, &str)]) -> Vec<(String, String)> {
+    found.iter().map(|(path, code)| ((*path).to_owned(), (*code).to_owned())).collect()
+}
+
+#[test]
+fn outputs_of_tasks_of_our_own_are_known_when_the_widget_lists_none() {
+    let text = json!([{"name": "template", "value": "x"}]);
+    let document = |output: &str, node: &Value| {
+        json!({
+            "widgets": [node, widget("o", builtin::OUTPUT, json!([{"name": "y"}]))],
+            "edges": [edge("n", output, "o", "y")]
+        })
+    };
+    let url = json!([{"name": "url", "value": "http://example.com"}]);
+    for output in ["status", "ok", "headers", "body", "json", "base64"] {
+        check(&document(output, &widget("n", builtin::HTTP_REQUEST, url.clone())), &[]);
+    }
+    check(&document("text", &widget("n", builtin::TEMPLATE, text.clone())), &[]);
+    check(
+        &document("value", &widget("n", builtin::DELAY, json!([{"name": "milliseconds", "value": 1}]))),
+        &[],
+    );
+    let unknown = [("$.edges[0].sourceHandle", "unknown_handle")];
+    check(&document("text", &widget("n", builtin::HTTP_REQUEST, url.clone())), &unknown);
+    let mut listed = widget("n", builtin::HTTP_REQUEST, url);
+    listed["outputs"] = json!(["json"]);
+    check(&document("status", &listed), &unknown);
+}
+
+/// A trigger, a switch with the outputs a and b, and these nodes and edges.
+fn switched(nodes: Vec<Value>, edges: Vec<Value>) -> Value {
+    let mut switch = widget("s", builtin::SWITCH, json!([]));
+    switch["outputs"] = json!(["a", "b"]);
+    let mut widgets = vec![widget("t", builtin::TRIGGER, json!([{"name": "x"}])), switch];
+    widgets.extend(nodes);
+    let mut all = vec![edge("t", "x", "s", "value")];
+    all.extend(edges);
+    json!({"widgets": widgets, "edges": all})
+}
+
+#[test]
+fn a_node_that_waits_for_two_arms_of_one_switch_never_runs_nor_does_what_it_feeds() {
+    let open = |id: &str| json!({"id": id, "label": format!("Node {id}"), "source": {"nodeType": "plugin.open"}, "outputs": ["r"]});
+    let document = switched(
+        vec![open("l"), open("r"), open("m"), open("n")],
+        vec![
+            edge("s", "a", "l", "i"),
+            edge("s", "b", "r", "i"),
+            edge("l", "r", "m", "one"),
+            edge("r", "r", "m", "two"),
+            edge("m", "r", "n", "i"),
+        ],
+    );
+    let found = warnings(&document);
+    assert_eq!(codes(&document), named(&[("$.widgets[4]", "dead_node"), ("$.widgets[5]", "dead_node")]));
+    assert!(
+        found[0].2.contains("\"Node m\" never runs") && found[0].2.contains("outputs of \"s\""),
+        "{found:?}"
+    );
+    assert!(found[1].2.contains("its input \"i\""), "{found:?}");
+}
+
+#[test]
+fn arms_that_meet_in_one_input_or_in_the_output_are_alive() {
+    let open = |id: &str| json!({"id": id, "source": {"nodeType": "plugin.open"}, "outputs": ["r"]});
+    let joined = switched(
+        vec![open("l"), open("r"), open("m")],
+        vec![
+            edge("s", "a", "l", "i"),
+            edge("s", "b", "r", "i"),
+            edge("l", "r", "m", "one"),
+            edge("r", "r", "m", "one"),
+            edge("t", "x", "m", "two"),
+        ],
+    );
+    assert_eq!(warnings(&joined), []);
+    let collected = switched(
+        vec![widget("o", builtin::OUTPUT, json!([{"name": "one"}, {"name": "two"}]))],
+        vec![edge("s", "a", "o", "one"), edge("s", "b", "o", "two")],
+    );
+    assert_eq!(warnings(&collected), []);
+}
+
+#[test]
+fn a_node_apart_from_the_trigger_is_named() {
+    let alone = json!({"id": "z", "label": "Один", "source": {"nodeType": "plugin.open"}});
+    let document = switched(vec![alone], vec![]);
+    assert_eq!(codes(&document), named(&[("$.widgets[2]", "unreachable_node")]));
+    assert!(warnings(&document)[0].2.starts_with("\"Один\" is not connected"));
+}
+
+#[test]
+fn an_input_that_a_built_in_node_needs_and_nothing_feeds_is_named() {
+    let text = |config: Value| json!({"widgets": [widget("w", builtin::TEMPLATE, config)], "edges": []});
+    assert_eq!(codes(&text(json!([]))), named(&[("$.widgets[0]", "unconnected_input")]));
+    assert_eq!(codes(&text(json!([{"name": "template", "value": "x"}]))), []);
+    let delay = json!({"widgets": [widget("d", builtin::DELAY, json!([{"name": "until", "value": 5}]))], "edges": []});
+    assert_eq!(codes(&delay), []);
+}
+
+#[test]
+fn faults_name_the_label_of_their_node() {
+    let document = json!({
+        "widgets": [
+            {"id": "w1", "label": "Письмо", "source": {"nodeType": builtin::LOOP}},
+            {"id": "w1", "label": "Счёт", "source": {"nodeType": builtin::TRIGGER}, "execution": {"timeoutMs": 0}},
+        ],
+        "edges": []
+    });
+    let found = validate(&document, "$", &catalogue(), Strictness::Run).unwrap_err();
+    let of = |place: &str| {
+        found.iter().filter(|fault| fault.path.starts_with(place)).map(|f| &f.message).collect::<Vec<_>>()
+    };
+    assert!(of("$.widgets[0]").iter().all(|message| message.contains("Письмо")), "{found:?}");
+    assert!(
+        of("$.widgets[1]").len() == 2 && of("$.widgets[1]").iter().all(|message| message.contains("Счёт")),
+        "{found:?}"
+    );
+}
