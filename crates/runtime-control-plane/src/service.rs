@@ -78,6 +78,7 @@ impl Service {
             allow: settings.allow.clone(),
             proxy_protocol: settings.proxy_protocol.clone(),
             limits: limits.clone(),
+            tls: settings.tls.clone(),
             ..wire::ServerConfig::new("runtime-control-plane", address)
         };
         let tcp = wire::Server::bind(config, Arc::new(tcp_door))?;

@@ -9,7 +9,10 @@ use std::{
     str::FromStr,
     time::Duration,
 };
-use wire::{AllowList, TrustProxy};
+use wire::{
+    AllowList, TlsClient, TlsServer, TrustProxy,
+    tls::{ClientVariables, ServerVariables},
+};
 
 /// Everything that the service can be told.
 #[derive(Clone, Debug)]
@@ -34,6 +37,10 @@ pub struct Settings {
     pub trust_proxy: TrustProxy,
     /// Proxies that begin each TCP connection with a PROXY protocol v2 header.
     pub proxy_protocol: TrustProxy,
+    /// TLS of the TCP door; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
+    /// How plugins are spoken to; `None` is plain TCP.
+    pub plugin_tls: Option<TlsClient>,
     /// The secret-manager's TCP door.
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
@@ -181,6 +188,15 @@ impl Settings {
                      private peers) or a CIDR list.",
                 )
                 .unwrap_or_default(),
+            tls: TlsServer::read(
+                reader,
+                ServerVariables {
+                    certificate: "RUNTIME_CONTROL_PLANE_TLS_CERT",
+                    key: "RUNTIME_CONTROL_PLANE_TLS_KEY",
+                    client_ca: "RUNTIME_CONTROL_PLANE_TLS_CLIENT_CA",
+                },
+            ),
+            plugin_tls: TlsClient::read(reader, ClientVariables::PLUGINS),
             secret_manager: reader
                 .parsed(
                     "SECRETS_TCP_CONNECT",

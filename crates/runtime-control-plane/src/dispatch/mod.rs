@@ -101,6 +101,7 @@ impl Dispatcher {
             max_frame_bytes: settings.max_frame_bytes,
             // The window and the listeners are the bound.
             max_in_flight: limits.in_flight.saturating_add(limits.listening),
+            tls: settings.plugin_tls.clone(),
             ..ClientConfig::default()
         };
         Self {

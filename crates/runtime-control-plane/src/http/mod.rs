@@ -159,7 +159,12 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
     }
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
-        Ok(Read::TooLarge(_)) => return door.refuse(&too_large(door.budget.limit())),
+        Ok(Read::TooLarge(_)) => {
+            let limit = door.budget.limit();
+            let text =
+                format!("the batch is larger than the limit of {limit} bytes; send fewer results at once");
+            return door.refuse(&RpcError::new(ErrorCode::PayloadTooLarge, text));
+        }
         Err(error) => return door.refuse(&error),
     };
     let body = match parse(text, "the batch") {

@@ -72,3 +72,25 @@ async fn a_change_of_the_catalogue_without_a_notice_counts_after_a_poll() {
     };
     assert_eq!(tokio::time::timeout(PATIENCE, refused).await.unwrap(), "plugin_disabled");
 }
+
+#[tokio::test]
+async fn each_refusal_names_plugin_and_version_and_comes_once() {
+    let mut world = World::start().await;
+    let plugin = Neighbour::start(local(), |_| std::future::ready(Reply::Empty));
+    world.publish("test", NODE_TYPE, plugin.endpoint()).await;
+    let catalogue = world.storage.catalogue();
+    let mut expect = async |code: &str| {
+        let id = world.queued(NODE_TYPE).await;
+        let Dispatched::Refused(error) = world.next_dispatched(id).await else { panic!("{code}") };
+        assert_eq!((error.code.as_deref(), error.retryable), (Some(code), Some(false)));
+        assert!(error.message.contains("test@1.0.0"), "{}", error.message);
+        assert!(world.outcomes.try_recv().is_err(), "{code}: told once");
+    };
+    catalogue.set_quarantined("test", true).await.unwrap();
+    expect("plugin_quarantined").await;
+    // The rules before it answer first.
+    catalogue.set_enabled("default", Some("local"), "test", false, Millis(1)).await.unwrap();
+    expect("plugin_disabled").await;
+    catalogue.remove("test", Millis(2)).await.unwrap();
+    expect("plugin_removed").await;
+}
