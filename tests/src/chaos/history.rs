@@ -38,11 +38,11 @@ impl History {
                         faults.push(format!("{node}: {id} was scheduled after its result"));
                     }
                 }
-                "step_finished" | "step_failed" | "step_canceled" if !id.is_empty() => {
+                "step_finished" | "step_elapsed" | "step_failed" | "step_canceled" if !id.is_empty() => {
                     if outstanding.remove(node) != Some(id) {
                         faults.push(format!("{node}: {kind} of {id}, which was not outstanding"));
                     }
-                    if kind == "step_finished" {
+                    if matches!(kind, "step_finished" | "step_elapsed") {
                         *finished.entry(node).or_default() += 1;
                     }
                 }

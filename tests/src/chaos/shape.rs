@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 /// From ack to result. Much longer than the work, so that only what is lost exceeds it.
 pub const STEP_TIMEOUT_MS: u64 = 8000;
+/// Of the delay: longer than most parts are away.
+const DELAY_MS: u64 = 1500;
 /// Steps of the chain.
 const CHAIN: i64 = 4;
 
@@ -21,14 +23,26 @@ pub enum Shape {
     Flaky,
     /// A step that fails for good.
     Broken,
-    /// A step of the platform's own executor between two of the plugin.
+    /// A step of the plugin, then one of the platform's own executor.
     Executor,
+    /// A step, then a delay that outlives whoever began it.
+    Delay,
+    /// A step for each item of a list, some side by side.
+    Loop,
 }
 
 impl Shape {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Chain, Self::Fan, Self::Switch, Self::Flaky, Self::Broken, Self::Executor];
+    pub const ALL: [Self; 8] = [
+        Self::Chain,
+        Self::Fan,
+        Self::Switch,
+        Self::Flaky,
+        Self::Broken,
+        Self::Executor,
+        Self::Delay,
+        Self::Loop,
+    ];
 
     /// The document.
     pub fn document(self) -> Value {
@@ -40,6 +54,8 @@ impl Shape {
             Self::Flaky => document.single(FLAKY),
             Self::Broken => document.single(BROKEN),
             Self::Executor => document.executor(),
+            Self::Delay => document.delay(),
+            Self::Loop => document.each(),
         }
         let name = format!("{self:?}");
         json!({"settings": {"name": name}, "widgets": document.widgets, "edges": document.edges})
@@ -47,7 +63,7 @@ impl Shape {
 
     /// What a run with this input is started with.
     pub fn payload(self, input: i64) -> Value {
-        json!({"value": input, "arm": arm(input)})
+        json!({"value": input, "arm": arm(input), "list": [input, input + 1, input + 2]})
     }
 
     /// `publicInputs` of a run with this input that finished; `None`: the run fails.
@@ -56,7 +72,11 @@ impl Shape {
             Self::Chain => Some(json!({"value": input + CHAIN})),
             Self::Fan => Some(json!({"value": 4 * (input + 1)})),
             Self::Switch => Some(json!({arm(input): input + 1})),
-            Self::Flaky => Some(json!({"value": input + 1})),
+            Self::Flaky | Self::Delay => Some(json!({"value": input + 1})),
+            Self::Loop => {
+                let items = [1, 2, 3].map(|n| json!({"value": input + n}));
+                Some(json!({"items": items}))
+            }
             Self::Broken => None,
             Self::Executor => Some(json!({"text": format!("<{}>", input + 1), "value": input + 1})),
         }
@@ -82,8 +102,11 @@ impl Document {
     fn start(&mut self) {
         self.widgets.push(json!({
             "id": "start", "label": "Start", "source": {"nodeType": "system.trigger.input"},
-            "config": [{"name": "value", "type": "number"}, {"name": "arm", "type": "string"}],
-            "outputs": ["value", "arm"]
+            "config": [
+                {"name": "value", "type": "number"}, {"name": "arm", "type": "string"},
+                {"name": "list", "type": "keyvalue"},
+            ],
+            "outputs": ["value", "arm", "list"]
         }));
     }
 
@@ -165,6 +188,50 @@ impl Document {
             self.edge((arm, "value"), ("end", arm));
         }
         self.end(&["left", "right"]);
+    }
+
+    fn delay(&mut self) {
+        self.start();
+        self.step("before", ADD, &["value"], true);
+        self.widgets.push(json!({
+            "id": "delay", "label": "Delay", "source": {"nodeType": "system.delay"},
+            "config": [
+                {"name": "milliseconds", "type": "number", "static": true, "value": DELAY_MS},
+                {"name": "value", "type": "number", "isPort": true},
+            ],
+            "outputs": ["value"]
+        }));
+        self.end(&["value"]);
+        self.edge(("start", "value"), ("before", "value"));
+        self.edge(("before", "value"), ("delay", "value"));
+        self.edge(("delay", "value"), ("end", "value"));
+    }
+
+    fn each(&mut self) {
+        self.start();
+        let mut body = Self::default();
+        body.widgets.push(json!({
+            "id": "item", "label": "Item", "source": {"nodeType": "system.trigger.input"},
+            "config": [{"name": "item", "type": "number"}], "outputs": ["item"]
+        }));
+        body.step("step", ADD, &["value"], true);
+        body.end(&["value"]);
+        body.edge(("item", "item"), ("step", "value"));
+        body.edge(("step", "value"), ("end", "value"));
+        self.widgets.push(json!({
+            "id": "each", "label": "Each", "source": {"nodeType": "system.loop"},
+            "config": [
+                {"name": "iterator", "type": "keyvalue", "isPort": true},
+                {"name": "mode", "type": "string", "static": true, "value": "parallel"},
+                {"name": "concurrency", "type": "number", "static": true, "value": 2},
+                {"name": "body", "type": "keyvalue", "static": true,
+                    "value": {"widgets": body.widgets, "edges": body.edges}},
+            ],
+            "outputs": ["items"]
+        }));
+        self.end(&["items"]);
+        self.edge(("start", "list"), ("each", "iterator"));
+        self.edge(("each", "items"), ("end", "items"));
     }
 
     fn executor(&mut self) {

@@ -173,6 +173,7 @@ impl Worker {
             host: "127.0.0.1".to_owned(),
             port: self.control_plane,
             key: Some(CONTROL_PLANE_KEY.to_owned().into()),
+            tls: None,
         };
         let door = Door {
             ledger: Arc::clone(&self.ledger),
