@@ -7,7 +7,7 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
 
 demo: ## everything in one process, a plugin beside it, one sample run; ARGS=--once ends after it
-	@$(CARGO) build --quiet --package conveyor --package text-tools
+	@$(CARGO) build --package conveyor --package text-tools
 	@target/debug/conveyor demo $(ARGS)
 
 test: ## everything; installs and starts what it needs (PostgreSQL, Redis)
