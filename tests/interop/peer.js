@@ -1,8 +1,11 @@
 // The reference peers of one NestJS version, in plain JavaScript so that nothing has to be compiled.
 //   node peer.js client HOST PORT   plays every case against our server, prints one JSON line each
 //   node peer.js server PORT        serves the handlers of the test vectors, prints "listening"
+// With TLS_FOLDER in the environment both speak TLS: ca.pem is whom they trust, peer.pem and peer-key.pem are
+// what they show. The server then lets in only clients with a certificate.
 // Run it with a working directory that holds the version's node_modules.
 'use strict';
+const fs = require('node:fs');
 const path = require('node:path');
 const load = (name) => require(require.resolve(name, { paths: [process.cwd()] }));
 load('reflect-metadata');
@@ -14,8 +17,12 @@ const { firstValueFrom, lastValueFrom, toArray, of, concat, throwError, defaultI
 const print = (line) => process.stdout.write(JSON.stringify(line) + '\n');
 const TEXT = 'Привет, 😀 мир\u2028 \u0001 "\\/';
 
+const folder = process.env.TLS_FOLDER;
+const pem = (name) => fs.readFileSync(path.join(folder, name));
+const tlsOptions = folder && { ca: pem('ca.pem'), cert: pem('peer.pem'), key: pem('peer-key.pem') };
+
 async function client(host, port) {
-  const connect = () => ClientProxyFactory.create({ transport: Transport.TCP, options: { host, port } });
+  const connect = () => ClientProxyFactory.create({ transport: Transport.TCP, options: { host, port, ...(tlsOptions && { tlsOptions }) } });
   const peer = connect();
   const ask = (pattern, data) => lastValueFrom(peer.send(pattern, data).pipe(defaultIfEmpty('nothing')));
   const refused = (pattern) => ask(pattern, 1).then((value) => ({ value }), (error) => ({ error }));
@@ -93,7 +100,9 @@ async function server(port) {
   Controller()(Peer);
   class App {}
   Module({ controllers: [Peer] })(App);
-  const app = await NestFactory.createMicroservice(App, { transport: Transport.TCP, options: { host: '127.0.0.1', port: Number(port) }, logger: false });
+  const options = { host: '127.0.0.1', port: Number(port) };
+  if (tlsOptions) options.tlsOptions = { ...tlsOptions, requestCert: true, rejectUnauthorized: true };
+  const app = await NestFactory.createMicroservice(App, { transport: Transport.TCP, options, logger: false });
   await app.listen();
   print({ listening: Number(port), version: require(path.join(process.cwd(), 'node_modules/@nestjs/microservices/package.json')).version });
 }

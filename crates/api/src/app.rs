@@ -33,13 +33,15 @@ impl App {
     pub(crate) async fn new(settings: &Settings, storage: Storage, queue: Queue) -> Result<Self, Error> {
         let frame_bytes = settings.payload_limit_bytes.saturating_add(ENVELOPE_BYTES).max(16 * 1024 * 1024);
         let neighbour = |name, endpoint, token: &Option<_>, away| {
-            Neighbour::new(name, endpoint, token.clone(), away, frame_bytes)
+            Neighbour::new(name, endpoint, token.clone(), away, frame_bytes, None)
         };
-        let plugins = neighbour(
+        let plugins = Neighbour::new(
             "plugin-manager",
             &settings.plugin_manager,
-            &settings.plugin_manager_token,
+            settings.plugin_manager_token.clone(),
             ErrorCode::Unavailable,
+            frame_bytes,
+            settings.plugin_manager_tls.clone(),
         );
         Ok(Self {
             doorkeeper: Doorkeeper::new(storage.clone(), settings.token.as_ref(), settings.insecure).await?,

@@ -4,7 +4,7 @@ use contract::{ErrorCode, RpcError, manifest::Endpoint, pattern::Pattern};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use std::time::Duration;
-use wire::{CallError, Client, ClientConfig};
+use wire::{CallError, Client, ClientConfig, TlsClient};
 
 /// How long a neighbour may take to answer.
 const DEADLINE: Duration = Duration::from_secs(15);
@@ -38,8 +38,10 @@ impl Neighbour {
         token: Option<SecretString>,
         away: ErrorCode,
         max_frame_bytes: usize,
+        tls: Option<TlsClient>,
     ) -> Self {
-        let config = ClientConfig { connections: CONNECTIONS, max_frame_bytes, ..ClientConfig::default() };
+        let config =
+            ClientConfig { connections: CONNECTIONS, max_frame_bytes, tls, ..ClientConfig::default() };
         Self { client: Client::new(endpoint.host.clone(), endpoint.port, config), token, name, away }
     }
 

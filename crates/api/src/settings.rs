@@ -4,6 +4,7 @@ use config::Reader;
 use contract::manifest::Endpoint;
 use secrecy::SecretString;
 use std::net::{IpAddr, Ipv4Addr};
+use wire::{TlsClient, tls::ClientVariables};
 
 /// Everything that the service can be told.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Settings {
     pub plugin_manager: Endpoint,
     /// The plugin-manager's credential.
     pub plugin_manager_token: Option<SecretString>,
+    /// How plugin-manager is spoken to; `None` is plain TCP.
+    pub plugin_manager_tls: Option<TlsClient>,
     /// The secret-manager's RPC door.
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
@@ -74,6 +77,7 @@ impl Settings {
                 insecure,
                 "Token of plugin-manager's TCP door, the same on plugins and services.",
             ),
+            plugin_manager_tls: TlsClient::read(reader, ClientVariables::PLUGIN_MANAGER),
             secret_manager: reader
                 .parsed(
                     "SECRETS_TCP_CONNECT",

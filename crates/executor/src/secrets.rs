@@ -40,7 +40,8 @@ struct Call<'c> {
 
 impl Secrets {
     pub(crate) fn new(control_plane: &ReporterSettings) -> Self {
-        let client = Client::new(control_plane.host.clone(), control_plane.port, ClientConfig::default());
+        let config = ClientConfig { tls: control_plane.tls.clone(), ..ClientConfig::default() };
+        let client = Client::new(control_plane.host.clone(), control_plane.port, config);
         Self { client, key: control_plane.key.clone() }
     }
 

@@ -1,6 +1,7 @@
 use config::Reader;
 use plugin_sdk::reporter::ReporterSettings;
 use std::time::Duration;
+use wire::{TlsClient, tls::ClientVariables};
 
 /// How the executor works and where it reports.
 #[derive(Clone, Debug)]
@@ -52,6 +53,7 @@ impl Settings {
                     insecure,
                     "Key with which plugins and executors report.",
                 ),
+                tls: TlsClient::read(reader, ClientVariables::CONTROL_PLANE),
             },
             heartbeat: reader.millis(
                 "EXECUTOR_HEARTBEAT_MS",

@@ -104,7 +104,12 @@ impl Stage {
         let queue = Queue::in_process();
         let settings = Settings {
             concurrency: 4,
-            control_plane: ReporterSettings { host: "127.0.0.1".into(), port, key: Some("right".into()) },
+            control_plane: ReporterSettings {
+                host: "127.0.0.1".into(),
+                port,
+                key: Some("right".into()),
+                tls: None,
+            },
             heartbeat: Duration::from_millis(20),
             allow_private,
             drain: Duration::from_secs(20),

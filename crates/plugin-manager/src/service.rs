@@ -74,7 +74,11 @@ impl Service {
             Arc::clone(&view),
             Arc::clone(&ledger),
             Arc::clone(&metrics),
-            Puller { timeout: settings.executor_pull_timeout, max_frame_bytes: settings.max_frame_bytes },
+            Puller {
+                timeout: settings.executor_pull_timeout,
+                max_frame_bytes: settings.max_frame_bytes,
+                tls: settings.plugin_tls.clone(),
+            },
             Assets::new(&settings)?,
             Rules {
                 allow_republish: settings.allow_republish,
@@ -115,7 +119,8 @@ impl Service {
         let (health, health_address) = bind_health(&settings).await?;
         let exposition = Exposition::new(&metrics, server.stats(), tokens.credentials(), Arc::clone(&view));
         let interval = settings.health.interval;
-        let sweep = Sweep::new(Arc::clone(&view), ledger, queue.clone(), settings.health);
+        let sweep =
+            Sweep::new(Arc::clone(&view), ledger, queue.clone(), settings.health, settings.plugin_tls);
         let router = http::router(Shown {
             storage,
             queue,
@@ -193,6 +198,7 @@ fn bind_door(settings: &Settings, door: Door) -> Result<Server<Door>, Error> {
     let limits = Limits { max_frame_bytes: settings.max_frame_bytes, ..Limits::default() };
     let config = ServerConfig {
         allow: settings.allow.clone(),
+        tls: settings.tls.clone(),
         limits,
         ..ServerConfig::new("plugin-manager", address)
     };

@@ -8,7 +8,10 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
-use wire::AllowList;
+use wire::{
+    AllowList, TlsClient, TlsServer,
+    tls::{ClientVariables, ServerVariables},
+};
 
 /// A sweep that comes round faster than this is taken for a mistake and stays off, as the service
 /// page says. Settings built in code are not held to it.
@@ -32,6 +35,10 @@ pub struct Settings {
     pub ingress_token_previous: Option<SecretString>,
     /// Who may connect to the TCP door.
     pub allow: AllowList,
+    /// TLS of the TCP door; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
+    /// How plugins are spoken to; `None` is plain TCP.
+    pub plugin_tls: Option<TlsClient>,
     /// Bytes of one frame.
     pub max_frame_bytes: usize,
     /// Longest batch pull, and longest wait of a hand-out for a plugin that is not there yet.
@@ -157,6 +164,15 @@ impl Settings {
                 "Former ingress token, accepted too while tokens are being rotated.",
             ),
             allow: read_allow(reader),
+            tls: TlsServer::read(
+                reader,
+                ServerVariables {
+                    certificate: "PLUGIN_MANAGER_TLS_CERT",
+                    key: "PLUGIN_MANAGER_TLS_KEY",
+                    client_ca: "PLUGIN_MANAGER_TLS_CLIENT_CA",
+                },
+            ),
+            plugin_tls: TlsClient::read(reader, ClientVariables::PLUGINS),
             max_frame_bytes: read_size(
                 reader,
                 "CONVEYOR_MAX_FRAME_BYTES",

@@ -117,7 +117,8 @@ impl Plugin {
             token: settings.publication.token.clone().map(|token| Credentials::new(token, None)),
             steps: Arc::clone(&steps),
         });
-        let config = ServerConfig::new("plugin", SocketAddr::new(settings.bind, settings.port));
+        let address = SocketAddr::new(settings.bind, settings.port);
+        let config = ServerConfig { tls: settings.tls.clone(), ..ServerConfig::new("plugin", address) };
         let server = Server::bind(config, Arc::clone(&door))?;
         let port = settings.advertised_port.unwrap_or_else(|| server.local_addr().port());
         let manifest = self.manifest(&settings, port);

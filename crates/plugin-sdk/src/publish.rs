@@ -22,7 +22,8 @@ struct Publication<'m> {
 /// Publishes until it is accepted, refused for good, or the tries are used up. The plugin serves
 /// in any case: a later reconcile of plugin-manager may still find it.
 pub(crate) async fn publish(settings: PublicationSettings, manifest: Manifest) {
-    let client = Client::new(settings.host, settings.port, ClientConfig::default());
+    let config = ClientConfig { tls: settings.tls, ..ClientConfig::default() };
+    let client = Client::new(settings.host, settings.port, config);
     let mut backoff = Backoff::new(settings.retry_base, LONGEST_PAUSE);
     let token = settings.token.as_ref().map(ExposeSecret::expose_secret);
     let publication = Publication { token, manifest: &manifest };

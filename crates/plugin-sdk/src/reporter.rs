@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use std::time::Duration;
-use wire::{CallError, Client, ClientConfig};
+use wire::{CallError, Client, ClientConfig, TlsClient};
 
 /// How long one try may take until its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -26,6 +26,8 @@ pub struct ReporterSettings {
     pub port: u16,
     /// The control plane's key.
     pub key: Option<SecretString>,
+    /// How the door is spoken to; `None` is plain TCP.
+    pub tls: Option<TlsClient>,
 }
 
 /// What a report was answered with.
@@ -75,7 +77,8 @@ struct Wire<'r> {
 impl Reporter {
     /// A reporter; it connects with the first report.
     pub fn new(settings: ReporterSettings) -> Self {
-        let client = Client::new(settings.host, settings.port, ClientConfig::default());
+        let config = ClientConfig { tls: settings.tls, ..ClientConfig::default() };
+        let client = Client::new(settings.host, settings.port, config);
         Self { client, key: settings.key }
     }
 

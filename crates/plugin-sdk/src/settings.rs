@@ -7,6 +7,10 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
+use wire::{
+    TlsClient, TlsServer,
+    tls::{ClientVariables, ServerVariables},
+};
 
 /// How a plugin listens, publishes and reports.
 #[derive(Clone, Debug)]
@@ -15,6 +19,8 @@ pub struct PluginSettings {
     pub bind: IpAddr,
     /// Port to listen on; 0 takes a free one.
     pub port: u16,
+    /// TLS of the plugin's door; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
     /// Host under which the platform reaches the plugin.
     pub advertised_host: String,
     /// Port under which the platform reaches the plugin; `None` means the port that is listened on.
@@ -43,6 +49,8 @@ pub struct PublicationSettings {
     /// The token that opens plugin-manager's door; plugin-manager presents the same one when it
     /// pulls the executor batch. `None` lets everybody pull.
     pub token: Option<SecretString>,
+    /// How plugin-manager is spoken to; `None` is plain TCP.
+    pub tls: Option<TlsClient>,
     /// Tries before the plugin gives up publishing and only serves.
     pub max_attempts: u32,
     /// Ceiling of the first pause between tries; it doubles up to a minute.
@@ -74,6 +82,14 @@ impl PluginSettings {
                 .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
                 .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             port: listen_port(reader),
+            tls: TlsServer::read(
+                reader,
+                ServerVariables {
+                    certificate: "PLUGIN_TLS_CERT",
+                    key: "PLUGIN_TLS_KEY",
+                    client_ca: "PLUGIN_TLS_CLIENT_CA",
+                },
+            ),
             advertised_host: reader.text(
                 "PLUGIN_PULL_ADVERTISED_HOST",
                 "127.0.0.1",
@@ -116,6 +132,7 @@ impl PublicationSettings {
                 insecure,
                 "Token with which plugins publish, and with which plugin-manager pulls.",
             ),
+            tls: TlsClient::read(reader, ClientVariables::PLUGIN_MANAGER),
             max_attempts: u32::try_from(reader.number(
                 "PLUGIN_MANAGER_MANIFEST_ON_INIT_MAX_ATTEMPTS",
                 "tries",
@@ -188,6 +205,7 @@ fn control_plane(reader: &mut Reader<'_>, insecure: bool) -> ReporterSettings {
             insecure,
             "Key with which plugins and executors report.",
         ),
+        tls: TlsClient::read(reader, ClientVariables::CONTROL_PLANE),
     }
 }
 

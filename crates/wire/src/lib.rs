@@ -10,9 +10,11 @@ pub mod gate;
 pub mod http_listener;
 pub mod packet;
 pub mod server;
+pub mod tls;
 
 mod acceptor;
 mod budget;
+mod halves;
 mod outbox;
 mod socket;
 
@@ -21,6 +23,7 @@ pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
 pub use http_listener::{HttpConfig, HttpLimits, HttpListener, HttpPeer};
 pub use packet::RemoteError;
 pub use server::{Handler, Limits, LogGate, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
+pub use tls::{TlsClient, TlsServer};
 
 use std::{io, net::SocketAddr};
 
@@ -38,6 +41,14 @@ pub enum Error {
     /// A list of addresses holds no entry. Empty is not the same as unset (protocol section 9).
     #[error("the address list is empty; name at least one address or CIDR, or leave it unset")]
     EmptyList,
+    /// A certificate, key or list of authorities is of no use.
+    #[error("the {what} cannot be used for TLS: {reason}")]
+    Tls {
+        /// `certificate`, `key`, `authorities`, `client authorities` or `configuration`.
+        what: &'static str,
+        /// What is wrong; never a part of a key.
+        reason: String,
+    },
     /// An entry of a list of addresses is neither an address nor a CIDR.
     #[error("`{entry}` is neither an IP address nor a CIDR such as `10.0.0.0/8`")]
     ListEntry {

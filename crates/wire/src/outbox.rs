@@ -2,7 +2,10 @@
 //! task that empties it in few writes. Reading never waits for it (a peer that has stopped reading
 //! because its own output is full would wait for ever).
 
-use crate::budget::{Account, Exceeded};
+use crate::{
+    budget::{Account, Exceeded},
+    halves::WriteHalf,
+};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use std::{
@@ -13,11 +16,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::{
-    io::AsyncWriteExt,
-    net::tcp::OwnedWriteHalf,
-    sync::{Notify, watch},
-};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// Frames below this size are gathered into one buffer, larger ones are not copied.
@@ -188,14 +187,14 @@ impl Outbox {
 
     /// The writer's task: empties the queue until it is closed (then the write side is shut down)
     /// or the connection fails.
-    pub(crate) async fn write_to(self: Arc<Self>, mut socket: OwnedWriteHalf) {
+    pub(crate) async fn write_to(self: Arc<Self>, mut socket: WriteHalf) {
         let result = self.failed.run_until_cancelled(self.pump(&mut socket)).await;
         if !matches!(result, Some(Ok(()))) {
             self.fail();
         }
     }
 
-    async fn pump(&self, socket: &mut OwnedWriteHalf) -> io::Result<()> {
+    async fn pump(&self, socket: &mut WriteHalf) -> io::Result<()> {
         while let Some(chunks) = self.take().await {
             for mut chunk in chunks {
                 while !chunk.is_empty() {

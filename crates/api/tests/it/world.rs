@@ -74,6 +74,7 @@ impl World {
             engine_token: token(),
             plugin_manager: plugins.endpoint(),
             plugin_manager_token: token(),
+            plugin_manager_tls: None,
             secret_manager: secrets.endpoint(),
             secret_manager_token: token(),
             file_service_url: files.url(),

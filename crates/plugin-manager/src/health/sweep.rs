@@ -18,6 +18,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+use wire::TlsClient;
 
 /// Probes in flight at once.
 const IN_FLIGHT: usize = 32;
@@ -34,6 +35,7 @@ pub(crate) struct Sweep {
     ledger: Arc<Ledger>,
     queue: Queue,
     settings: HealthSettings,
+    plugin_tls: Option<TlsClient>,
     interval: Duration,
     holder: String,
     in_flight: Arc<Semaphore>,
@@ -46,6 +48,7 @@ impl Sweep {
         ledger: Arc<Ledger>,
         queue: Queue,
         settings: HealthSettings,
+        plugin_tls: Option<TlsClient>,
     ) -> Option<Self> {
         let interval = settings.interval?;
         let holder = Uuid::now_v7().to_string();
@@ -54,6 +57,7 @@ impl Sweep {
             ledger,
             queue,
             settings,
+            plugin_tls,
             interval,
             holder,
             in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
@@ -119,7 +123,7 @@ impl Sweep {
         let delay = schedule::jitter(self.interval, self.settings.jitter_ratio, rand::random());
         let (view, ledger, in_flight) =
             (Arc::clone(&self.view), Arc::clone(&self.ledger), Arc::clone(&self.in_flight));
-        let timeout = self.settings.probe_timeout;
+        let (timeout, tls) = (self.settings.probe_timeout, self.plugin_tls.clone());
         let probe = async move {
             // The jitter is the purpose of this wait, there is no event to wait for.
             tokio::time::sleep(delay).await;
@@ -129,7 +133,7 @@ impl Sweep {
             let plugin =
                 view.current().plugins.get(&plugin_id).map(|row| (row.endpoint.clone(), row.removed_at));
             if let Some((endpoint, None)) = plugin {
-                let outcome = probe::probe(&endpoint, timeout).await;
+                let outcome = probe::probe(&endpoint, timeout, tls).await;
                 ledger.probed(&plugin_id, &outcome).await;
             }
         };

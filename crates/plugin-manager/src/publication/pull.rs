@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
-use wire::{CallError, Client, ClientConfig};
+use wire::{CallError, Client, ClientConfig, TlsClient};
 
 /// Most pages of one batch.
 const MAX_PAGES: usize = 64;
@@ -25,6 +25,8 @@ pub(crate) struct Puller {
     pub(crate) timeout: Duration,
     /// Largest page.
     pub(crate) max_frame_bytes: usize,
+    /// How plugins are spoken to; `None` is plain TCP.
+    pub(crate) tls: Option<TlsClient>,
 }
 
 /// What to pull.
@@ -58,7 +60,11 @@ impl Puller {
     /// # Errors
     /// `batch_pull_failed`, which names plugin, address, cause and remedy.
     pub(crate) async fn pull(&self, wanted: &Wanted<'_>) -> Result<Value, RpcError> {
-        let config = ClientConfig { max_frame_bytes: self.max_frame_bytes, ..ClientConfig::default() };
+        let config = ClientConfig {
+            max_frame_bytes: self.max_frame_bytes,
+            tls: self.tls.clone(),
+            ..ClientConfig::default()
+        };
         let client = Client::new(wanted.endpoint.host.clone(), wanted.endpoint.port, config);
         let mut session = Session {
             client: &client,

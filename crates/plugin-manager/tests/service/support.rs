@@ -87,6 +87,8 @@ pub(crate) fn settings() -> Settings {
         ingress_token: Some(TOKEN.into()),
         ingress_token_previous: Some(PREVIOUS.into()),
         allow: AllowList::everyone(),
+        tls: None,
+        plugin_tls: None,
         max_frame_bytes: 16 * 1024 * 1024,
         executor_pull_timeout: Duration::from_millis(500),
         startup_reconcile: false,

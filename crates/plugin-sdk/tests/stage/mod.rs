@@ -154,6 +154,7 @@ fn settings(port: u16, steps: StepSettings) -> PluginSettings {
     PluginSettings {
         bind: "127.0.0.1".parse().unwrap(),
         port: 0,
+        tls: None,
         advertised_host: "127.0.0.1".into(),
         advertised_port: None,
         version: None,
@@ -162,10 +163,16 @@ fn settings(port: u16, steps: StepSettings) -> PluginSettings {
             host: "127.0.0.1".into(),
             port,
             token: Some("ingress".into()),
+            tls: None,
             max_attempts: 3,
             retry_base: Duration::from_millis(1),
         },
-        control_plane: ReporterSettings { host: "127.0.0.1".into(), port, key: Some("key".into()) },
+        control_plane: ReporterSettings {
+            host: "127.0.0.1".into(),
+            port,
+            key: Some("key".into()),
+            tls: None,
+        },
         steps,
         drain: DEADLINE,
     }

@@ -1,5 +1,6 @@
 //! Bounds of a client.
 
+use crate::TlsClient;
 use std::time::Duration;
 
 /// Bounds of a client.
@@ -7,7 +8,7 @@ use std::time::Duration;
 pub struct ClientConfig {
     /// Connections to the server, used in turn.
     pub connections: usize,
-    /// Longest wait for one connection to be opened, name lookup included.
+    /// Longest wait for one connection to be opened, name lookup and TLS handshake included.
     pub connect_timeout: Duration,
     /// Bytes of one frame's JSON text, both ways.
     pub max_frame_bytes: usize,
@@ -18,6 +19,9 @@ pub struct ClientConfig {
     pub backoff_base: Duration,
     /// Longest pause between attempts to connect.
     pub backoff_max: Duration,
+    /// Speak TLS; `None` is plain TCP. A server that wants a client certificate and does not get it
+    /// closes after the handshake: the calls fail as [`super::CallError::Closed`].
+    pub tls: Option<TlsClient>,
 }
 
 impl Default for ClientConfig {
@@ -29,6 +33,7 @@ impl Default for ClientConfig {
             max_in_flight: 1024,
             backoff_base: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
+            tls: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::CallError;
 use crate::{
     codec::{CodecError, Decoder},
+    halves::{Halves, ReadHalf},
     outbox::Outbox,
     packet::{self, Answer, RemoteError, ReplyPacket},
 };
@@ -16,10 +17,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::{
-    net::{TcpStream, tcp::OwnedReadHalf},
-    sync::oneshot,
-};
+use tokio::sync::oneshot;
 
 /// Room for one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -48,17 +46,16 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Takes a connected socket and starts its reader and writer.
-    pub(super) fn open(stream: TcpStream, address: &str, max_frame_bytes: usize) -> Arc<Self> {
-        let (read_half, write_half) = stream.into_split();
+    pub(super) fn open(socket: Halves, address: &str, max_frame_bytes: usize) -> Arc<Self> {
         let outbox = Outbox::new(QUEUE_BYTES, None);
-        tokio::spawn(Arc::clone(&outbox).write_to(write_half));
+        tokio::spawn(Arc::clone(&outbox).write_to(socket.write));
         let connection = Arc::new(Self {
             outbox,
             pending: Mutex::new(Some(HashMap::new())),
             next_id: AtomicU64::new(1),
             address: address.to_owned(),
         });
-        tokio::spawn(Arc::clone(&connection).read(read_half, Decoder::new(max_frame_bytes)));
+        tokio::spawn(Arc::clone(&connection).read(socket.read, Decoder::new(max_frame_bytes)));
         connection
     }
 
@@ -83,9 +80,9 @@ impl Connection {
         Some(Call { connection: Arc::clone(self), id, receiver })
     }
 
-    async fn read(self: Arc<Self>, socket: OwnedReadHalf, mut decoder: Decoder) {
+    async fn read(self: Arc<Self>, mut socket: ReadHalf, mut decoder: Decoder) {
         let end = tokio::select! {
-            end = self.read_to_end(&socket, &mut decoder) => end,
+            end = self.read_to_end(&mut socket, &mut decoder) => end,
             () = self.outbox.failed() => Ok(()),
         };
         // First the mark, then the calls: a call that sees the end must not find the connection open.
@@ -108,7 +105,7 @@ impl Connection {
         }
     }
 
-    async fn read_to_end(&self, socket: &OwnedReadHalf, decoder: &mut Decoder) -> Result<(), CodecError> {
+    async fn read_to_end(&self, socket: &mut ReadHalf, decoder: &mut Decoder) -> Result<(), CodecError> {
         loop {
             let buffer = decoder.buffer_mut();
             buffer.reserve(READ_BYTES);

@@ -1,9 +1,10 @@
 //! One place in the pool: a connection, or the attempt to open one that all callers share.
 
 use super::{CallError, ClientConfig, connection::Connection};
-use crate::socket;
+use crate::{TlsClient, halves::Halves, socket};
 use futures::{FutureExt, future::Shared};
 use parking_lot::Mutex;
+use rustls::pki_types::ServerName;
 use std::{io, sync::Arc, time::Duration};
 use tokio::{
     net::TcpStream,
@@ -134,15 +135,31 @@ impl Drop for Owned {
 
 impl Target {
     async fn connect(&self) -> io::Result<Arc<Connection>> {
-        let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = timeout(self.config.connect_timeout, connecting).await.map_err(|_| {
+        let socket = timeout(self.config.connect_timeout, self.open()).await.map_err(|_| {
             io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!("no connection within {} ms", self.config.connect_timeout.as_millis()),
             )
         })??;
+        Ok(Connection::open(socket, &self.address, self.config.max_frame_bytes))
+    }
+
+    async fn open(&self) -> io::Result<Halves> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         socket::tune(&stream)?;
-        Ok(Connection::open(stream, &self.address, self.config.max_frame_bytes))
+        match &self.config.tls {
+            None => Ok(stream.into()),
+            Some(tls) => self.shake_hands(tls, stream).await,
+        }
+    }
+
+    /// The error of a certificate that is not trusted, or names another host, says so.
+    async fn shake_hands(&self, tls: &TlsClient, stream: TcpStream) -> io::Result<Halves> {
+        let named = |error| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {error}", self.host));
+        let name = ServerName::try_from(self.host.clone()).map_err(named)?;
+        let failed = |error: io::Error| io::Error::new(error.kind(), format!("TLS handshake: {error}"));
+        let stream = tls.connector().connect(name, stream).await.map_err(failed)?;
+        Ok(tokio_rustls::TlsStream::from(stream).into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The accept loop: who gets a connection.
 
-use super::{Context, Handler, Peer, Refusal, connection, proxied};
-use crate::{acceptor::Acceptor, packet, socket};
+use super::{Context, Handler, Peer, Refusal, connection, handshake, proxied};
+use crate::{acceptor::Acceptor, halves::Halves, packet, socket};
 use contract::{ErrorCode, RpcError};
 use std::{
     net::SocketAddr,
@@ -62,31 +62,48 @@ fn admit<H: Handler>(
         tracing::debug!(server = context.name, peer = %peer.socket, error = %error, "connection was gone at once");
         return;
     }
-    let arrival = Arrival {
-        stream,
+    let visit = Visit {
         peer,
         connected: Instant::now(),
         accept_stop: accept_stop.clone(),
         stop: connections_stop.child_token(),
     };
+    let arrival = Arrival { socket: stream, visit };
     let context = Arc::clone(context);
     let tasks = context.tasks.clone();
     tasks.spawn(async move {
         let _open = context.stats.open_connection();
-        let arrival = match is_proxy {
-            true => proxied::identify(&context, arrival).await,
-            false => Some(arrival),
-        };
-        if let Some(arrival) = arrival {
+        if let Some(arrival) = prepare(&context, arrival, is_proxy).await {
             connection::serve(Arc::clone(&context), arrival).await;
         }
         drop(slot);
     });
 }
 
+/// What comes before the first frame: the proxy's header, then TLS, each where it is asked for.
+async fn prepare<H: Handler>(
+    context: &Context<H>,
+    arrival: Arrival<TcpStream>,
+    is_proxy: bool,
+) -> Option<Arrival<Halves>> {
+    let arrival = match is_proxy {
+        true => proxied::identify(context, arrival).await?,
+        false => arrival,
+    };
+    match &context.tls {
+        Some(tls) => handshake::shake_hands(context, tls, arrival).await,
+        None => Some(Arrival { socket: arrival.socket.into(), visit: arrival.visit }),
+    }
+}
+
 /// A connection that was let in.
-pub(super) struct Arrival {
-    pub(super) stream: TcpStream,
+pub(super) struct Arrival<S> {
+    pub(super) socket: S,
+    pub(super) visit: Visit,
+}
+
+/// Whose connection it is, since when and until when.
+pub(super) struct Visit {
     pub(super) peer: Peer,
     pub(super) connected: Instant,
     pub(super) accept_stop: CancellationToken,
@@ -104,7 +121,8 @@ pub(super) fn judge<H>(context: &Context<H>, peer: Peer) -> Result<(), RpcError>
     ))
 }
 
-/// Closes at once, with one error frame if the socket takes it without waiting.
+/// Closes at once, with one error frame if the socket takes it without waiting. Where TLS is spoken
+/// there is no frame: the peer could not read it.
 pub(super) fn refuse<H>(
     context: &Context<H>,
     stream: &TcpStream,
@@ -114,7 +132,9 @@ pub(super) fn refuse<H>(
 ) {
     // Straight to the socket: the runtime does not know yet that it is ready. Its send buffer is
     // empty; should it not take the frame, closing says enough.
-    let _ = socket2::SockRef::from(stream).send(&packet::write_refusal(error));
+    if context.tls.is_none() {
+        let _ = socket2::SockRef::from(stream).send(&packet::write_refusal(error));
+    }
     log_refusal(context, peer, reason, error);
 }
 

@@ -2,13 +2,14 @@
 
 use super::{
     Context, Handler, Limits, Refusal,
-    accept::{Arrival, log_refusal},
+    accept::{Arrival, Visit, log_refusal},
     answer::{self, Replies},
     oversize,
 };
 use crate::{
     budget::{Account, Exceeded, Held},
     codec::{CodecError, Decoder},
+    halves::{Halves, ReadHalf},
     outbox::Outbox,
     packet,
 };
@@ -20,7 +21,6 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    net::tcp::OwnedReadHalf,
     sync::Semaphore,
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
@@ -71,7 +71,7 @@ impl From<Exceeded> for End {
 
 struct Connection<H> {
     replies: Replies<H>,
-    socket: OwnedReadHalf,
+    socket: ReadHalf,
     decoder: Decoder,
     account: Arc<Account>,
     /// What the decoder's buffer takes of the budget.
@@ -87,16 +87,15 @@ struct Connection<H> {
 }
 
 /// Serves one connection to its end.
-pub(super) async fn serve<H: Handler>(context: Arc<Context<H>>, arrival: Arrival) {
-    let Arrival { stream, peer, connected, accept_stop, stop } = arrival;
+pub(super) async fn serve<H: Handler>(context: Arc<Context<H>>, arrival: Arrival<Halves>) {
+    let Arrival { socket, visit: Visit { peer, connected, accept_stop, stop } } = arrival;
     let account = Account::new(Arc::clone(&context.budget));
     // Nothing is held yet, which every budget allows.
     let Ok(buffered) = account.hold(0) else { return };
     let outbox = Outbox::new(context.limits.write_queue_bytes, Some(Arc::clone(&account)));
-    let (socket, write_half) = stream.into_split();
-    let writer = tokio::spawn(Arc::clone(&outbox).write_to(write_half));
+    let writer = tokio::spawn(Arc::clone(&outbox).write_to(socket.write));
     let mut connection = Connection {
-        socket,
+        socket: socket.read,
         decoder: Decoder::new(context.limits.max_frame_bytes),
         account,
         buffered,
@@ -187,10 +186,11 @@ impl<H: Handler> Connection<H> {
     /// Waits for input, or for what ends the connection.
     async fn wait(&mut self) -> Result<(), End> {
         let deadline = self.deadline();
+        let slots = self.limits().max_in_flight.max(1);
         let drained = async {
             self.accept_stop.cancelled().await;
             // All slots are free: nothing is in work.
-            let _ = self.in_flight.acquire_many(self.limits().max_in_flight.max(1)).await;
+            let _ = self.in_flight.acquire_many(slots).await;
         };
         tokio::select! {
             biased;
@@ -286,7 +286,8 @@ impl<H: Handler> Connection<H> {
                 log_refusal(&context, self.replies.peer, reason, &error);
                 let error = match reason {
                     Refusal::FrameTooLarge => {
-                        let judged = oversize::judge(&context, self.replies.peer, &self.socket, beginning);
+                        let judged =
+                            oversize::judge(&context, self.replies.peer, &mut self.socket, beginning);
                         judged.await.unwrap_or(error)
                     }
                     _ => error,
@@ -304,13 +305,13 @@ impl<H: Handler> Connection<H> {
         self.replies.outbox.close();
         let _ = timeout(limits.flush_timeout, writer).await;
         if refused {
-            let _ = timeout(LINGER, discard_input(&self.socket)).await;
+            let _ = timeout(LINGER, discard_input(&mut self.socket)).await;
         }
     }
 }
 
 /// Reads and forgets until the peer closes or has sent more than it may.
-async fn discard_input(socket: &OwnedReadHalf) {
+async fn discard_input(socket: &mut ReadHalf) {
     let mut scratch = BytesMut::with_capacity(64 * 1024);
     let mut total = 0;
     while total < LINGER_BYTES && socket.readable().await.is_ok() {

@@ -8,6 +8,7 @@
 mod accept;
 mod answer;
 mod connection;
+mod handshake;
 mod limits;
 mod oversize;
 mod proxied;
@@ -16,7 +17,7 @@ mod stats;
 pub use limits::Limits;
 pub use stats::{LogGate, Refusal, Stats};
 
-use crate::{AllowList, Error, TrustProxy, budget::Budget, socket};
+use crate::{AllowList, Error, TlsServer, TrustProxy, budget::Budget, socket};
 use bytes::Bytes;
 use contract::{Json, RpcError};
 use futures::stream::BoxStream;
@@ -127,6 +128,8 @@ pub struct ServerConfig {
     /// Proxies that begin each connection with a PROXY protocol v2 header: they must, and the
     /// address that they convey is judged. Everybody else's bytes are frames.
     pub proxy_protocol: TrustProxy,
+    /// Speak TLS, after the proxy's header where there is one; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
     /// Bounds.
     pub limits: Limits,
 }
@@ -139,6 +142,7 @@ impl ServerConfig {
             address,
             allow: AllowList::default(),
             proxy_protocol: TrustProxy::Nobody,
+            tls: None,
             limits: Limits::default(),
         }
     }
@@ -159,6 +163,7 @@ struct Context<H> {
     handler: Arc<H>,
     allow: AllowList,
     proxy_protocol: TrustProxy,
+    tls: Option<TlsServer>,
     limits: Limits,
     stats: Arc<Stats>,
     budget: Arc<Budget>,
@@ -172,7 +177,7 @@ impl<H: Handler> Server<H> {
     /// # Errors
     /// [`Error::Bind`] when the address cannot be listened on.
     pub fn bind(config: ServerConfig, handler: Arc<H>) -> Result<Self, Error> {
-        let ServerConfig { name, address, allow, proxy_protocol, limits } = config;
+        let ServerConfig { name, address, allow, proxy_protocol, tls, limits } = config;
         let refused = |source| Error::Bind { address, source };
         let listener = socket::listen(address).map_err(refused)?;
         let local_addr = listener.local_addr().map_err(refused)?;
@@ -191,6 +196,7 @@ impl<H: Handler> Server<H> {
             handler,
             allow,
             proxy_protocol,
+            tls,
             limits,
             stats,
             budget,

@@ -1,12 +1,12 @@
 //! A frame that is too large: its beginning goes to the handler, which may know whose it was.
 
 use super::{Context, Handler, Peer};
-use crate::codec::BEGINNING_BYTES;
+use crate::{codec::BEGINNING_BYTES, halves::ReadHalf};
 use bytes::BytesMut;
 use contract::RpcError;
 use futures::FutureExt;
 use std::{io, panic::AssertUnwindSafe, sync::atomic::Ordering, time::Duration};
-use tokio::{net::tcp::OwnedReadHalf, time::timeout};
+use tokio::time::timeout;
 
 /// How long the beginning may take to come.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -15,7 +15,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) async fn judge<H: Handler>(
     context: &Context<H>,
     peer: Peer,
-    socket: &OwnedReadHalf,
+    socket: &mut ReadHalf,
     mut beginning: BytesMut,
 ) -> Option<RpcError> {
     // What did not come in time is not waited for.
@@ -38,7 +38,7 @@ pub(super) async fn judge<H: Handler>(
 }
 
 /// Reads until the beginning is complete or the peer sends no more.
-async fn fill(socket: &OwnedReadHalf, beginning: &mut BytesMut) {
+async fn fill(socket: &mut ReadHalf, beginning: &mut BytesMut) {
     while beginning.len() < BEGINNING_BYTES && socket.readable().await.is_ok() {
         beginning.reserve(BEGINNING_BYTES - beginning.len());
         match socket.try_read_buf(beginning) {

@@ -12,29 +12,34 @@ use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout_at};
 /// Reads the proxy's header and judges the address that it conveys, or the proxy's own when it
 /// speaks for itself; `None` when the connection is refused or gone. The header takes part in the
 /// time for the first byte.
-pub(super) async fn identify<H: Handler>(context: &Context<H>, mut arrival: Arrival) -> Option<Arrival> {
-    let until = arrival.connected + context.limits.first_byte_timeout;
+pub(super) async fn identify<H: Handler>(
+    context: &Context<H>,
+    mut arrival: Arrival<TcpStream>,
+) -> Option<Arrival<TcpStream>> {
+    let until = arrival.visit.connected + context.limits.first_byte_timeout;
     let reading = tokio::select! {
         biased;
-        () = arrival.stop.cancelled() => return None,
-        () = arrival.accept_stop.cancelled() => return None,
-        reading = timeout_at(until, read_header(&mut arrival.stream)) => reading,
+        () = arrival.visit.stop.cancelled() => return None,
+        () = arrival.visit.accept_stop.cancelled() => return None,
+        reading = timeout_at(until, read_header(&mut arrival.socket)) => reading,
     };
     let client = match reading {
         Ok(Ok(client)) => client,
-        Ok(Err(message)) => return drop_silently(context, arrival.peer, ErrorCode::InvalidRequest, message?),
+        Ok(Err(message)) => {
+            return drop_silently(context, arrival.visit.peer, ErrorCode::InvalidRequest, message?);
+        }
         Err(_) => {
             let limit_ms = context.limits.first_byte_timeout.as_millis();
             let message = format!("no PROXY protocol header came within {limit_ms} ms of connecting");
-            return drop_silently(context, arrival.peer, ErrorCode::Timeout, message);
+            return drop_silently(context, arrival.visit.peer, ErrorCode::Timeout, message);
         }
     };
-    let address = client.unwrap_or(arrival.peer.socket).ip().to_canonical();
-    arrival.peer = Peer { address, ..arrival.peer };
-    match judge(context, arrival.peer) {
+    let address = client.unwrap_or(arrival.visit.peer.socket).ip().to_canonical();
+    arrival.visit.peer = Peer { address, ..arrival.visit.peer };
+    match judge(context, arrival.visit.peer) {
         Ok(()) => Some(arrival),
         Err(error) => {
-            refuse(context, &arrival.stream, arrival.peer, Refusal::AddressNotAllowed, &error);
+            refuse(context, &arrival.socket, arrival.visit.peer, Refusal::AddressNotAllowed, &error);
             None
         }
     }
@@ -52,7 +57,12 @@ async fn read_header(stream: &mut TcpStream) -> Result<Option<SocketAddr>, Optio
 }
 
 /// Closes without a frame: whoever is at the other end does not speak for a client yet.
-fn drop_silently<H>(context: &Context<H>, peer: Peer, code: ErrorCode, message: String) -> Option<Arrival> {
+fn drop_silently<H>(
+    context: &Context<H>,
+    peer: Peer,
+    code: ErrorCode,
+    message: String,
+) -> Option<Arrival<TcpStream>> {
     log_refusal(context, peer, Refusal::ProxyHeader, &RpcError::new(code, message));
     None
 }

@@ -36,11 +36,13 @@ pub enum Refusal {
     IdleStranger,
     /// A trusted proxy did not say in time, or not in good form, for whom it connects.
     ProxyHeader,
+    /// The TLS handshake failed or took too long.
+    TlsHandshake,
 }
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AddressNotAllowed,
         Self::TooManyConnections,
         Self::FirstByteTimeout,
@@ -52,6 +54,7 @@ impl Refusal {
         Self::WriteQueue,
         Self::IdleStranger,
         Self::ProxyHeader,
+        Self::TlsHandshake,
     ];
 
     /// The reason as a metric's label.
@@ -68,6 +71,7 @@ impl Refusal {
             Self::WriteQueue => "write_queue",
             Self::IdleStranger => "idle_stranger",
             Self::ProxyHeader => "proxy_header",
+            Self::TlsHandshake => "tls_handshake",
         }
     }
 }

@@ -9,4 +9,5 @@ mod http_listener;
 mod limits;
 mod proxied;
 mod server;
+mod tls;
 mod vectors;
