@@ -233,6 +233,22 @@ impl Processes {
         Ok(rows.into_iter().map(ProcessRow::from).collect())
     }
 
+    /// The processes of all workspaces in the order of their ids, after a cursor.
+    pub async fn heads(&self, after: Option<ProcessId>, limit: u32) -> Result<Vec<ProcessRow>> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let rows: Vec<Head> = read!(&self.db, |c| {
+            Ok(sqlx::query_as(
+                "SELECT process_id, workspace_id, name, revision, created_at, updated_at FROM processes \
+                 WHERE process_id > $1 AND deleted_at IS NULL ORDER BY process_id LIMIT $2",
+            )
+            .bind(after)
+            .bind(i64::from(limit))
+            .fetch_all(c)
+            .await?)
+        })?;
+        Ok(rows.into_iter().map(ProcessRow::from).collect())
+    }
+
     /// Deletes a process: a tombstone, so that its runs stay readable. False: unknown or deleted
     /// before.
     pub async fn delete(&self, process_id: ProcessId, at: Millis) -> Result<bool> {

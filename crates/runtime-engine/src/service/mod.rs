@@ -12,6 +12,7 @@ mod publisher;
 mod reports;
 mod rpc;
 mod runs;
+mod schedules;
 mod settings;
 mod sweep;
 
@@ -28,6 +29,7 @@ use metrics::Metrics;
 use publisher::Publisher;
 use queue::Queue;
 use rpc::Door;
+use schedules::Schedules;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
 use sweep::Sweep;
@@ -89,6 +91,8 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
     let engine = Engine::new(shared, senders);
     let sweep = Sweep::new(engine.clone(), queue, settings.sweep_interval);
     parts.push(("sweep", tokio::spawn(sweep.run(stop.clone()))));
+    let schedules = Schedules::new(engine.clone());
+    parts.push(("schedules", tokio::spawn(schedules.run(stop.clone()))));
     let server = bind(&settings, engine)?;
     tracing::info!(event = "engine_started", address = %server.local_addr(), committers, "engine started");
     Ok(Service { server, parts, stop, drain_timeout: settings.drain_timeout })

@@ -18,6 +18,7 @@ on_both_databases!(
     a_start_beyond_the_limit_of_running_runs_is_refused_as_overloaded,
     a_repeated_run_keeps_what_had_finished,
     only_a_run_that_failed_or_was_canceled_is_repeated,
+    a_schedule_starts_one_run_per_firing_however_many_engines_there_are,
 );
 
 fn widget(id: &str, node_type: &str, config: &Value) -> Value {
@@ -205,4 +206,39 @@ async fn only_a_run_that_failed_or_was_canceled_is_repeated(bed: Bed) {
     assert_eq!(refused(run_id).await, ErrorCode::Conflict);
     assert_eq!(refused(RunId(uuid::Uuid::now_v7())).await, ErrorCode::NotFound);
     engine.stop().await;
+}
+
+/// A process that was last saved long ago: its last firing is made up for at once.
+async fn a_schedule_starts_one_run_per_firing_however_many_engines_there_are(bed: Bed) {
+    let trigger = json!({"type": "schedule", "cron": "*/30 * * * *", "timeZone": "Europe/Riga"});
+    let document = json!({
+        "settings": {"name": "x", "triggers": [trigger]},
+        "widgets": [
+            widget("t", "system.trigger.input", &json!([])),
+            widget("out", "system.output", &json!([])),
+        ],
+        "edges": [edge("t", "trigger", "out", "trigger")],
+    });
+    let process_id = bed.process(&document).await;
+    let mut notices = bed.queue.subscribe(Topic::Runs).await.unwrap();
+    let before = bed.storage.now().await.unwrap();
+    let engines = [bed.engine().await, bed.engine().await, bed.engine().await];
+    let queue::Notice::Message(run_id) = notices.recv().await else { panic!("a run starts") };
+    let detail = ended(&bed, &engines[0], run_id.parse().unwrap()).await;
+    let trigger: Value = detail.public_inputs.unwrap()["trigger"].read().unwrap();
+    assert_eq!(trigger["type"], json!("schedule"));
+    for engine in engines {
+        engine.stop().await;
+    }
+    let filter = storage::runs::RunFilter {
+        workspace_id: "default".into(),
+        process_id: Some(process_id),
+        status: None,
+    };
+    let runs = bed.storage.runs().list(&filter, None, 10).await.unwrap();
+    let mut moments: Vec<_> = runs.iter().map(|run| run.idempotency_key.clone().unwrap()).collect();
+    moments.dedup();
+    assert_eq!(moments.len(), runs.len(), "one run per firing");
+    let after = bed.storage.now().await.unwrap();
+    assert!(runs.len() == 1 || before.0 / 1_800_000 != after.0 / 1_800_000, "{moments:?}");
 }
