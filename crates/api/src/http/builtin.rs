@@ -71,7 +71,7 @@ const ROWS: &[Row] = &[
         description: "Waits for a time and hands its value on.",
         section: "Control",
         ports: &[("value", Keyvalue, false)],
-        settings: &[("milliseconds", Number, true)],
+        settings: &[("milliseconds", Number, false), ("until", String, false)],
         outputs: &[("value", Keyvalue)],
     },
     Row {
