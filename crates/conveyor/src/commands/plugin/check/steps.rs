@@ -210,8 +210,9 @@ impl<'a> Script<'a> {
         if !matches!(self.plugin.deliver(&task).await, Delivery::Taken) {
             return findings.skip(rule::SUPERSEDED, "the task was not taken");
         }
+        let end = Instant::now() + self.wait;
         loop {
-            let Some((heard, report)) = self.next_report(self.wait).await else {
+            let Some((heard, report)) = self.next_report(rest(end)).await else {
                 return findings.skip(rule::SUPERSEDED, "no heartbeat came");
             };
             match report {
@@ -237,8 +238,7 @@ impl<'a> Script<'a> {
     async fn silent(&mut self, attempt: ExecutionId) -> Result<(), String> {
         let told = Instant::now();
         let mut outcome = Ok(());
-        while let Some(rest) = self.quiet.checked_sub(told.elapsed()).filter(|rest| !rest.is_zero()) {
-            let Some((heard, report)) = self.next_report(rest).await else { break };
+        while let Some((heard, report)) = self.next_report(rest(told + self.quiet)).await {
             let late = told.elapsed() > GRACE;
             if report.is_some_and(|report| report.execution_id == attempt) {
                 heard.answer(superseded());
@@ -258,7 +258,9 @@ impl<'a> Script<'a> {
         let mut heeded = Heeded::default();
         // Kept as long as the plugin may wait for its answer.
         let mut withheld = Vec::new();
-        while let Some((heard, report)) = self.next_report(self.wait).await {
+        // Heartbeats alone do not go on for ever.
+        let mut end = Instant::now() + self.wait;
+        while let Some((heard, report)) = self.next_report(rest(end)).await {
             let Some(report) = report.filter(|report| report.execution_id == attempt) else {
                 heard.answer(status("applied"));
                 continue;
@@ -269,6 +271,7 @@ impl<'a> Script<'a> {
                 ReportBody::Partial(_) => {}
                 ReportBody::Result(result) => {
                     heeded.results.push(result);
+                    end = Instant::now() + self.wait;
                     match heeded.results.len() {
                         count if count > resends => {
                             self.closed.insert(attempt);
@@ -331,17 +334,23 @@ impl<'a> Script<'a> {
         match self.malformed.first() {
             None => findings.pass(rule::REPORT_FORM),
             Some(first) => {
-                findings.fail(rule::REPORT_FORM, format!("{} reports: {first}", self.malformed.len()))
+                let count = self.malformed.len();
+                findings.fail(rule::REPORT_FORM, format!("{count} reports; the first is {first}"));
             }
         }
         match (&self.key, self.wrong_key) {
             (None, _) => findings.skip(rule::REPORT_KEY, "name the key with --key"),
             (Some(_), false) => findings.pass(rule::REPORT_KEY),
             (Some(_), true) => {
-                findings.fail(rule::REPORT_KEY, "a report came with another key, or with none")
+                findings.fail(rule::REPORT_KEY, "a report came with another key, or with none");
             }
         }
     }
+}
+
+/// What is left until then.
+fn rest(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
 }
 
 fn kind_of(heard: &Heard) -> Option<ReportKind> {
