@@ -67,6 +67,7 @@ pub struct Fleet {
     pub ends: Arc<Ends>,
     members: BTreeMap<&'static str, Member>,
     forwarders: [Forwarder; 2],
+    program: PathBuf,
 }
 
 impl std::fmt::Debug for Fleet {
@@ -116,7 +117,7 @@ impl Fleet {
                 }),
             )
         });
-        let fleet = Self { ports, ends, members: BTreeMap::from(members), forwarders };
+        let fleet = Self { ports, ends, members: BTreeMap::from(members), forwarders, program };
         fleet.all_listen().await;
         fleet
     }
@@ -154,6 +155,8 @@ impl Drop for Fleet {
         for member in self.members.values() {
             member.supervisor.abort();
         }
+        // Only the logs are of use afterwards.
+        let _ = std::fs::remove_file(&self.program);
     }
 }
 
