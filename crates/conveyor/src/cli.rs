@@ -78,9 +78,12 @@ Secrets are shown as <redacted>. Exit code 2: the service would refuse to start;
 
 Exit code 1: something that is configured cannot be reached.")]
     Doctor(Doctor),
-    /// Work with process documents.
+    /// Work with process documents and the processes of a running platform.
     #[command(subcommand)]
-    Process(Process),
+    Process(crate::commands::process::args::Process),
+    /// Watch and steer the runs of a running platform.
+    #[command(subcommand)]
+    Runs(crate::commands::runs::args::Runs),
     /// Look after the plugins of the catalogue, through plugin-manager's TCP door.
     #[command(subcommand)]
     Plugin(crate::commands::plugin::args::Plugin),
@@ -152,29 +155,6 @@ pub(crate) struct Config {
 #[derive(Args, Debug)]
 pub(crate) struct Doctor {
     /// As JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Process {
-    /// Check a process document; every fault is named with its path.
-    #[command(after_help = "Examples:
-  conveyor process validate process.json
-  conveyor process validate preset.json --data ./data --json
-
-Exit code 2: the document is not valid.")]
-    Validate(Validate),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Validate {
-    /// A process document.
-    pub(crate) file: PathBuf,
-    /// Check plugin nodes against the catalogue of this data folder.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Print faults and warnings as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

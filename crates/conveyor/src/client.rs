@@ -67,6 +67,11 @@ pub(crate) struct RunFull {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunHead {
+    pub(crate) id: RunId,
+    pub(crate) process_id: ProcessId,
+    pub(crate) created_at: String,
+    #[serde(default)]
+    pub(crate) finished_at: Option<String>,
     pub(crate) status: contract::run::RunStatus,
     #[serde(default)]
     pub(crate) error: Option<RunError>,
@@ -78,7 +83,16 @@ pub(crate) struct RunHead {
 pub(crate) struct Step {
     pub(crate) node_path: String,
     pub(crate) label: String,
+    pub(crate) node_type: String,
     pub(crate) status: contract::run::NodeStatus,
+    pub(crate) attempts: u32,
+    #[serde(default)]
+    pub(crate) started_at: Option<String>,
+    #[serde(default)]
+    pub(crate) finished_at: Option<String>,
+    /// What a waiting step waits for, in words.
+    #[serde(default)]
+    pub(crate) waits_for: Option<String>,
     #[serde(default)]
     pub(crate) error: Option<contract::report::StepError>,
 }
@@ -213,7 +227,8 @@ impl Client {
         }
     }
 
-    async fn call<T: DeserializeOwned>(
+    /// Calls a path of the API and reads its answer.
+    pub(crate) async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -228,12 +243,17 @@ impl Client {
         if let Some(body) = body {
             request = request.header(reqwest::header::CONTENT_TYPE, "application/json").body(body);
         }
-        let response = request.send().await?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let refusal: Refusal = serde_json::from_str(&response.text().await?)?;
-        Err(CallFailure::Refused(refusal.error))
+        accepted(request.send().await?).await
+    }
+
+    /// Opens a stream of events, after the last one that was seen.
+    pub(crate) async fn events(&self, path: &str, last_id: Option<&str>) -> Result<Response, CallFailure> {
+        let request = self.request(Method::GET, path);
+        let request = match last_id {
+            Some(id) => request.header("last-event-id", id),
+            None => request,
+        };
+        accepted(request.send().await?).await
     }
 
     fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -243,6 +263,15 @@ impl Client {
             None => request,
         }
     }
+}
+
+/// The response, unless it is a refusal.
+async fn accepted(response: Response) -> Result<Response, CallFailure> {
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let refusal: Refusal = serde_json::from_str(&response.text().await?)?;
+    Err(CallFailure::Refused(refusal.error))
 }
 
 /// The faults that an error lists, if it lists any.

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use storage::{Storage, catalogue::PublicationKey};
 
 /// The largest document, bytes.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
+pub(crate) const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Why a document cannot be used.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ mod failure;
 mod logs;
 mod platform;
 mod profile;
+mod remote;
 mod services;
 mod signals;
 mod source;

@@ -103,7 +103,7 @@ fn read_redis(reader: &mut Reader<'_>) -> Option<RedisSettings> {
 }
 
 /// Text for a part of a URL; the characters of `kept` stay as they are.
-fn escape(text: &str, kept: &str) -> String {
+pub(crate) fn escape(text: &str, kept: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         let character = char::from(byte);

@@ -93,6 +93,19 @@ impl<S: Send + Sync> FromRequestParts<S> for OfRun {
     }
 }
 
+/// `{runId}` alone: a run of any process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfAnyRun(pub(crate) RunId);
+
+impl<S: Send + Sync> FromRequestParts<S> for OfAnyRun {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let run_id: String = path(parts, state).await?;
+        run_id.parse().map(Self).map_err(|_| Problem::not_found("run", run_id))
+    }
+}
+
 /// `{id}`, `{runId}` and `{nodePath}`: a step of a run. A slash in the path is sent as `%2F`.
 #[derive(Clone, Debug)]
 pub(crate) struct OfStep {

@@ -55,6 +55,8 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(runs::webhook))
         .routes(routes!(runs::run_now))
         .routes(routes!(runs::list))
+        .routes(routes!(runs::list_all))
+        .routes(routes!(runs::find))
         .routes(routes!(runs::get))
         .routes(routes!(runs::result))
         .routes(routes!(runs::history))

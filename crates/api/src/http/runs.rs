@@ -3,7 +3,7 @@
 use crate::{
     app::App,
     http::{
-        extract::{Asked, Caller, OfProcess, OfRun, OfStep, Payload, idempotency_key, traceparent},
+        extract::{Asked, Caller, OfAnyRun, OfProcess, OfRun, OfStep, Payload, idempotency_key, traceparent},
         problem::{Answer, ErrorBody, Problem, json},
         processes::owned_head,
         views::{History, RunFull, RunPage, RunResult, Started},
@@ -15,7 +15,7 @@ use axum::{
     response::Response,
 };
 use contract::{
-    ErrorCode, Json, NodePath, pattern,
+    ErrorCode, Json, NodePath, ProcessId, pattern,
     run::{
         RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunRetry, RunStart,
         RunStarted, RunStatus, StepConfirm, TriggerKind,
@@ -111,13 +111,32 @@ pub(crate) async fn list(
     OfProcess(process_id): OfProcess,
     Asked(page): Asked<RunsPage>,
 ) -> Answer<Response> {
+    page_of(&app, caller, Some(process_id), page).await
+}
+
+/// The workspace's runs of all processes, newest first; also of processes that were deleted.
+#[utoipa::path(get, path = "/runs", tag = "runs", params(RunsPage), responses((status = 200, body = RunPage)))]
+pub(crate) async fn list_all(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Asked(page): Asked<RunsPage>,
+) -> Answer<Response> {
+    page_of(&app, caller, None, page).await
+}
+
+async fn page_of(
+    app: &App,
+    caller: Principal,
+    process_id: Option<ProcessId>,
+    page: RunsPage,
+) -> Answer<Response> {
     let status = page
         .status
         .map(|status| status.parse::<RunStatus>())
         .transpose()
         .map_err(|error| Problem::new(ErrorCode::InvalidRequest, error))?;
     let request = RunListRequest {
-        process_id: Some(process_id),
+        process_id,
         workspace_id: caller.workspace_id,
         status,
         cursor: page.cursor,
@@ -132,6 +151,19 @@ pub(crate) async fn list(
     params(("id" = String, Path), ("runId" = String, Path)),
     responses((status = 200, body = RunFull), (status = 404, body = ErrorBody)))]
 pub(crate) async fn get(State(app): State<Arc<App>>, Caller(caller): Caller, run: OfRun) -> Answer<Response> {
+    Ok(json(StatusCode::OK, &RunFull::from(detail(&app, &caller, run).await?)))
+}
+
+/// A run with its steps, for callers that do not know its process.
+#[utoipa::path(get, path = "/runs/{runId}", tag = "runs", params(("runId" = String, Path)),
+    responses((status = 200, body = RunFull), (status = 404, body = ErrorBody)))]
+pub(crate) async fn find(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    OfAnyRun(run_id): OfAnyRun,
+) -> Answer<Response> {
+    let row = app.storage.runs().get(run_id).await?.ok_or_else(|| Problem::not_found("run", run_id))?;
+    let run = OfRun { process_id: row.process_id, run_id };
     Ok(json(StatusCode::OK, &RunFull::from(detail(&app, &caller, run).await?)))
 }
 

@@ -51,6 +51,8 @@ fn the_description_holds_every_route_of_the_protocol() {
         format!("POST {run}/cancel"),
         format!("POST {run}/retry"),
         format!("POST {run}/steps/{{nodePath}}/confirm"),
+        "GET /runs".to_owned(),
+        "GET /runs/{runId}".to_owned(),
         "GET /flow".to_owned(),
         "POST /flow".to_owned(),
         "GET /flow/{id}".to_owned(),

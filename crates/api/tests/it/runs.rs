@@ -223,6 +223,23 @@ async fn a_list_passes_filter_and_cursor_on() {
     );
 }
 
+#[tokio::test]
+async fn runs_are_found_without_their_process_but_only_in_the_callers_workspace() {
+    let world = World::new().await;
+    world.engine.answer(pattern::RUNTIME_RUN_LIST.name, json!({"runs": []}));
+    assert_eq!(world.get("/runs?status=failed").await.json(), json!({"runs": []}));
+    let asked = world.engine.asked_once(pattern::RUNTIME_RUN_LIST.name);
+    assert_eq!((&asked["processId"], &asked["workspaceId"]), (&Value::Null, &json!("default")));
+    for unknown in [run_id().to_string(), "x".to_owned()] {
+        assert_eq!(world.get(&format!("/runs/{unknown}")).await.refusal(), (404, "not_found".to_owned()));
+    }
+    let stored = Stored::new(&world).await;
+    let summary = json!({"id": stored.run, "processId": stored.process, "status": "running", "createdAt": 1, "updatedAt": 1});
+    world.engine.answer(pattern::RUNTIME_RUN_GET.name, json!({"run": summary, "steps": []}));
+    let found = world.get(&format!("/runs/{}", stored.run)).await;
+    assert_eq!((found.status, &found.json()["run"]["id"]), (StatusCode::OK, &json!(stored.run)));
+}
+
 /// Server-sent events, one by one: name, id and data.
 struct Events {
     response: Response,

@@ -5,13 +5,14 @@ mod demo;
 mod docs;
 mod doctor;
 pub(crate) mod plugin;
-mod process;
-mod run;
+pub(crate) mod process;
+pub(crate) mod run;
+pub(crate) mod runs;
 mod serve;
 mod up;
 
 use crate::{
-    cli::{Cli, Command, Process},
+    cli::{Cli, Command},
     failure::Failure,
     logs,
 };
@@ -32,7 +33,8 @@ pub(crate) async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Serve(args) => serve::serve(args).await,
         Command::Config(args) => config::config(&args),
         Command::Doctor(args) => doctor::doctor(&args).await,
-        Command::Process(Process::Validate(args)) => process::validate(&args).await,
+        Command::Process(command) => process::process(command).await,
+        Command::Runs(command) => runs::runs(command).await,
         Command::Plugin(command) => plugin::plugin(command).await,
         Command::Docs(args) => {
             docs::docs(args.page);

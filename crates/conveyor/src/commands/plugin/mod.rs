@@ -5,7 +5,7 @@ mod check;
 mod door;
 mod new;
 mod show;
-mod table;
+pub(super) mod table;
 
 use crate::{document::printable, failure::Failure};
 use args::{Common, ForUser, Health, Plugin, Publish};

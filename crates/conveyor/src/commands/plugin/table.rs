@@ -7,18 +7,18 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// Rows under a heading, in columns as wide as their widest cell.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(in crate::commands) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// An empty table.
-    pub(super) fn new(heading: &[&str]) -> Self {
+    pub(in crate::commands) fn new(heading: &[&str]) -> Self {
         Self { rows: vec![heading.iter().map(|cell| (*cell).to_owned()).collect()] }
     }
 
     /// Adds a row.
-    pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub(in crate::commands) fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.rows.push(Vec::from(cells.map(|cell| printable(&cell))));
     }
 }
@@ -50,7 +50,7 @@ pub(super) fn moment(at: Millis) -> String {
 }
 
 /// A cell that may be empty.
-pub(super) fn or_dash(cell: Option<String>) -> String {
+pub(in crate::commands) fn or_dash(cell: Option<String>) -> String {
     cell.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned())
 }
 

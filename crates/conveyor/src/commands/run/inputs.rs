@@ -16,7 +16,7 @@ const TEXTUAL: [&str; 4] = ["string", "textarea", "select", "ref"];
 ///
 /// # Errors
 /// Everything that is wrong with the inputs, one per line.
-pub(super) fn payload(process: &Process, inputs: &[String]) -> Result<String, String> {
+pub(in crate::commands) fn payload(process: &Process, inputs: &[String]) -> Result<String, String> {
     let fields: Vec<&Field> = process
         .widgets
         .iter()

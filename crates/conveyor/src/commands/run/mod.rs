@@ -1,7 +1,9 @@
 //! `conveyor run FILE`
 
-mod inputs;
+pub(super) mod inputs;
 mod progress;
+
+pub(super) use progress::cause;
 
 use crate::{
     cli::Run,
@@ -175,7 +177,7 @@ fn tell(ended: &Ended, as_json: bool) -> Result<(), RunFailure> {
 }
 
 /// Which node, and why.
-fn reason(status: RunStatus, run: &RunFull) -> String {
+pub(crate) fn reason(status: RunStatus, run: &RunFull) -> String {
     let Some(error) = &run.run.error else { return format!("the run was {}", status.as_str()) };
     let step = error.node_path.as_ref().map(|path| match &error.label {
         Some(label) if *label != path.0 => format!(" at {label:?} ({path})"),
@@ -185,7 +187,7 @@ fn reason(status: RunStatus, run: &RunFull) -> String {
 }
 
 /// Indented where a tree can hold it, else as it was written.
-fn pretty(result: &PublicInputs) -> Result<String, serde_json::Error> {
+pub(crate) fn pretty(result: &PublicInputs) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string(result)?;
     match serde_json::from_str::<serde_json::Value>(&text) {
         Ok(tree) => serde_json::to_string_pretty(&tree),

@@ -79,7 +79,7 @@ fn mark(status: NodeStatus) -> Option<&'static str> {
 }
 
 /// A step's error in words.
-pub(super) fn cause(error: &StepError) -> String {
+pub(in crate::commands) fn cause(error: &StepError) -> String {
     match &error.code {
         Some(code) => format!("{} ({code})", error.message),
         None => error.message.clone(),

@@ -1,7 +1,7 @@
 //! `conveyor process validate FILE`
 
+use super::args::Validate;
 use crate::{
-    cli::Validate,
     document::{self, Unusable, printable, refuse},
     failure::Failure,
 };
