@@ -22,8 +22,10 @@ macro_rules! files {
     };
 }
 
-const POSTGRES: &[File] = files!("postgres": 1 "0001_initial", 2 "0002_plugin_versions");
-const SQLITE: &[File] = files!("sqlite": 1 "0001_initial", 2 "0002_plugin_versions");
+const POSTGRES: &[File] =
+    files!("postgres": 1 "0001_initial", 2 "0002_plugin_versions", 3 "0003_node_type_index");
+const SQLITE: &[File] =
+    files!("sqlite": 1 "0001_initial", 2 "0002_plugin_versions", 3 "0003_node_type_index");
 
 // `run_direct` because the future of `run` is not `Send` when it is given a connection.
 fn migrator(files: &[File]) -> Migrator {

@@ -10,6 +10,7 @@ use contract::{
     Digest, Json, Millis, PublicationId, catalogue::Asset, manifest::Endpoint, signature::SignatureState,
 };
 use serde::Deserialize;
+use sqlx::QueryBuilder;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use uuid::Uuid;
 
@@ -130,14 +131,17 @@ struct Shown {
     description: String,
 }
 
-const OWNED_BY_OTHERS: &str = "\
-    SELECT n.node_type, p.plugin_id FROM plugins g \
-    JOIN publications p ON p.plugin_id = g.plugin_id \
-    JOIN publication_node_types n ON n.publication_id = p.publication_id \
-    WHERE g.removed_at IS NULL AND g.plugin_id <> $1 \
-      AND p.position >= (SELECT COALESCE(MAX(x.position), 0) FROM publications x \
+/// Which of the wanted node types other live plugins own; the list of node types goes in between.
+const OWNED_BY_OTHERS: [&str; 3] = [
+    "SELECT n.node_type, p.plugin_id FROM publication_node_types n \
+     JOIN publications p ON p.publication_id = n.publication_id \
+     JOIN plugins g ON g.plugin_id = p.plugin_id \
+     WHERE n.node_type IN (",
+    ") AND g.removed_at IS NULL AND g.plugin_id <> ",
+    " AND p.position >= (SELECT COALESCE(MAX(x.position), 0) FROM publications x \
                          WHERE x.plugin_id = g.plugin_id AND x.yanked_at IS NULL) \
-    ORDER BY n.node_type, p.plugin_id";
+     ORDER BY n.node_type, p.plugin_id",
+];
 
 const PUT_PUBLICATION: &str = "\
     INSERT INTO publications (publication_id, plugin_id, version, digest, label, description, manifest, \
@@ -168,6 +172,25 @@ macro_rules! stored_version {
                 publication_id: PublicationId(id),
                 digest: rows::digest(&digest, format_args!("publication {id}"))?,
             }),
+        }
+    }};
+}
+
+/// The wanted node types that other live plugins own, with their owners.
+macro_rules! owned_by_others {
+    ($c:ident, $new:ident) => {{
+        let [select, other, newest] = OWNED_BY_OTHERS;
+        match $new.node_types.is_empty() {
+            true => Vec::new(),
+            false => {
+                let mut query = QueryBuilder::new(select);
+                let mut list = query.separated(", ");
+                for node_type in &$new.node_types {
+                    list.push_bind(node_type);
+                }
+                query.push(other).push_bind(&$new.plugin_id).push(newest);
+                query.build_query_as().persistent(false).fetch_all(&mut *$c).await?
+            }
         }
     }};
 }
@@ -283,7 +306,7 @@ impl Catalogue {
         in_tx!(&self.db, |c| {
             let mut revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
             let stored = stored_version!(c, new);
-            let owned = sqlx::query_as(OWNED_BY_OTHERS).bind(&new.plugin_id).fetch_all(&mut *c).await?;
+            let owned = owned_by_others!(c, new);
             let plan = plan(new, stored, owned);
             let publication_id = match plan {
                 Plan::Refuse(answer) => return Ok(answer),
