@@ -8,6 +8,7 @@ suite!(
     a_process_is_what_was_stored_and_its_revisions_stay,
     an_id_is_taken_once,
     processes_are_paged_by_their_age,
+    the_processes_of_all_workspaces_are_read_in_pages,
     a_deleted_process_is_gone_but_its_revisions_stay,
     the_processes_that_use_a_node_type_are_named,
     a_value_that_a_text_cannot_hold_is_refused_or_kept_whole,
@@ -100,4 +101,19 @@ async fn a_value_that_a_text_cannot_hold_is_refused_or_kept_whole(storage: Stora
     let long = ProcessDraft { name: "é".repeat(20_000), ..draft("x", &[]) };
     let id = put(&storage, "w", &long).await;
     assert_eq!(storage.processes().get(id).await.unwrap().unwrap().process.name, long.name);
+}
+
+async fn the_processes_of_all_workspaces_are_read_in_pages(storage: Storage) {
+    let (one, two) = (draft("one", &[]), draft("two", &[]));
+    let mut ids = vec![put(&storage, "v", &one).await, put(&storage, "w", &two).await];
+    let gone = put(&storage, "w", &two).await;
+    storage.processes().delete(gone, Millis(3)).await.unwrap();
+    ids.sort_unstable();
+    let page = async |after| {
+        let heads = storage.processes().heads(after, 1).await.unwrap();
+        heads.into_iter().map(|head| head.process_id).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None).await, ids[..1]);
+    assert_eq!(page(Some(ids[0])).await, ids[1..]);
+    assert!(page(Some(ids[1])).await.iter().all(|id| *id != gone));
 }
