@@ -9,5 +9,6 @@ mod http;
 mod publication;
 mod reconcile;
 mod support;
+mod tls;
 mod trust;
 mod versions;

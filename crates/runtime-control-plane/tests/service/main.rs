@@ -9,4 +9,5 @@ mod pages;
 mod policy;
 mod reports;
 mod stop;
+mod tls;
 mod world;

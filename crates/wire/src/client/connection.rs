@@ -118,13 +118,30 @@ impl Connection {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     decoder.release_memory();
-                    if socket.readable().await.is_err() {
+                    if let Err(error) = socket.readable().await {
+                        self.lost(&error);
                         return Ok(());
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Ok(()),
+                Err(error) => {
+                    self.lost(&error);
+                    return Ok(());
+                }
             }
+        }
+    }
+
+    /// A connection that breaks says nothing of interest, except in TLS: a certificate of ours that the
+    /// server does not accept is refused only after our side of the handshake.
+    fn lost(&self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::InvalidData {
+            tracing::warn!(
+                event = "peer_ended_tls",
+                address = self.address,
+                error = %error,
+                "the connection is of no more use; if the server asks for a certificate, check ours"
+            );
         }
     }
 
