@@ -105,7 +105,7 @@ async fn a_value_that_a_text_cannot_hold_is_refused_or_kept_whole(storage: Stora
 
 async fn the_processes_of_all_workspaces_are_read_in_pages(storage: Storage) {
     let (one, two) = (draft("one", &[]), draft("two", &[]));
-    let mut ids = vec![put(&storage, "v", &one).await, put(&storage, "w", &two).await];
+    let mut ids = [put(&storage, "v", &one).await, put(&storage, "w", &two).await];
     let gone = put(&storage, "w", &two).await;
     storage.processes().delete(gone, Millis(3)).await.unwrap();
     ids.sort_unstable();
