@@ -220,6 +220,10 @@ pub(crate) struct Step {
     started_at: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     finished_at: Option<Moment>,
+    /// What a person is asked about, while the step waits for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<IndexMap<String, Json>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     outputs: Option<IndexMap<String, Json>>,
@@ -243,6 +247,7 @@ impl From<StepDetail> for Step {
             execution_id: step.execution_id,
             started_at: step.started_at.map(Moment::from),
             finished_at: step.finished_at.map(Moment::from),
+            inputs: step.inputs,
             outputs: step.outputs,
             error: step.error,
             waits_for: step.waits_for,
