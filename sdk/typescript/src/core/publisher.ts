@@ -67,6 +67,7 @@ export async function publish(
           max_attempts: settings.maxAttempts,
           retry_in_ms: retryInMs,
           reason: messageOf(error),
+          ...(error instanceof RpcError ? { code: error.code } : {}),
         });
         await pause(retryInMs, signal).catch(() => undefined);
         if (signal?.aborted) return undefined;
