@@ -168,13 +168,8 @@ struct Lines {
 #[derive(Deserialize)]
 struct Item {
     at: String,
-    event: Body,
-}
-
-#[derive(Deserialize)]
-struct Body {
     /// Read as a tree: only names and errors of it are shown.
-    data: Value,
+    event: Value,
 }
 
 impl Lines {
@@ -189,7 +184,7 @@ impl Lines {
     /// The line of an event; `None` for what nobody watches for, and for kinds of newer engines.
     fn line(&mut self, event: &Event, run_id: RunId) -> Option<String> {
         let item: Item = serde_json::from_str(&event.data).ok()?;
-        let data = &item.event.data;
+        let data = &item.event;
         let text = |key: &str| data.get(key).and_then(Value::as_str);
         let path = text("nodePath");
         let name = path.map(|path| self.name(path)).unwrap_or_default();
@@ -273,7 +268,7 @@ mod tests {
         let run_id = RunId(uuid::Uuid::nil());
         let line = |(place, (name, data)): (usize, &(&str, Value))| {
             let at = format!("2026-11-30T14:44:{place:02}.500Z");
-            let data = json!({"sequence": place, "at": at, "event": {"v": 1, "data": data}}).to_string();
+            let data = json!({"sequence": place, "at": at, "event": data}).to_string();
             lines.line(&Event { id: None, name: (*name).to_owned(), data }, run_id)
         };
         events.iter().enumerate().filter_map(line).collect()

@@ -5,5 +5,8 @@ mod command;
 mod configuration;
 mod help;
 mod plugin;
+mod process;
 mod run;
+mod runs;
+mod started;
 mod up;
