@@ -27,7 +27,12 @@ pub(super) async fn shake_hands<H>(
     };
     let (code, message) = match handshake {
         Ok(Ok(stream)) => return Some(Arrival { socket: Halves::from(stream?), visit }),
-        Ok(Err(error)) => (ErrorCode::InvalidRequest, format!("the TLS handshake failed: {error}")),
+        Ok(Err(error)) => (
+            ErrorCode::InvalidRequest,
+            format!(
+                "the TLS handshake failed: {error}; this door speaks TLS only, and clients must trust its certificate"
+            ),
+        ),
         Err(_) => {
             let limit_ms = context.limits.first_byte_timeout.as_millis();
             (ErrorCode::Timeout, format!("no TLS handshake was completed within {limit_ms} ms of connecting"))

@@ -24,6 +24,19 @@ const POLL: Duration = Duration::from_secs(1);
 /// How long it may take to end by itself.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
+/// What the plugin has to know of TLS where the platform's doors speak it; each also as `NAME_FILE`.
+const TLS: [&str; 9] = [
+    "PLUGIN_TLS_CERT",
+    "PLUGIN_TLS_KEY",
+    "PLUGIN_TLS_CLIENT_CA",
+    "PLUGIN_MANAGER_TLS_CA",
+    "PLUGIN_MANAGER_TLS_CLIENT_CERT",
+    "PLUGIN_MANAGER_TLS_CLIENT_KEY",
+    "CONTROL_PLANE_TLS_CA",
+    "CONTROL_PLANE_TLS_CLIENT_CERT",
+    "CONTROL_PLANE_TLS_CLIENT_KEY",
+];
+
 /// Where the plugin finds the platform.
 pub(super) struct Addresses {
     pub(super) plugin_manager: Endpoint,
@@ -78,6 +91,13 @@ impl Plugin {
                 Some(secret) => command.env(name, secret.expose_secret()),
                 None => command.env("CONVEYOR_INSECURE_DEV", "true"),
             };
+        }
+        for name in TLS {
+            for name in [name.to_owned(), format!("{name}_FILE")] {
+                if let Some(value) = std::env::var_os(&name) {
+                    command.env(name, value);
+                }
+            }
         }
         #[cfg(unix)]
         command.process_group(0);

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use wire::{CallError, Client, ClientConfig};
+use wire::{CallError, Client, ClientConfig, TlsClient, tls::ClientVariables};
 
 /// Longer than a publication may take: the pull of the batch and of the assets.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -48,6 +48,7 @@ impl Door {
         };
         let port = reader.port("PLUGIN_MANAGER_RPC_PORT", default_port, "Port of plugin-manager's TCP door.");
         let token = reader.secret("PLUGIN_MANAGER_INGRESS_TOKEN", "Token of plugin-manager's TCP door.");
+        let tls = TlsClient::read(&mut reader, ClientVariables::PLUGIN_MANAGER);
         let folder = reader.text("CONVEYOR_DATA_DIR", "./data", "The data folder.");
         reader.finish().map_err(Failure::invalid)?;
         let folder = common.data.clone().unwrap_or_else(|| PathBuf::from(folder));
@@ -63,7 +64,7 @@ impl Door {
                 (host.unwrap_or_else(|| "127.0.0.1".to_owned()), port, token)
             }
         };
-        let client = Client::new(host, port, ClientConfig::default());
+        let client = Client::new(host, port, ClientConfig { tls, ..ClientConfig::default() });
         Ok(Self { client, token, json: common.json })
     }
 
