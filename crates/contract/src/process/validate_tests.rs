@@ -244,7 +244,7 @@ fn outputs_of_tasks_of_our_own_are_known_when_the_widget_lists_none() {
     for output in ["status", "ok", "headers", "body", "json", "base64"] {
         check(&document(output, &widget("n", builtin::HTTP_REQUEST, url.clone())), &[]);
     }
-    check(&document("text", &widget("n", builtin::TEMPLATE, text.clone())), &[]);
+    check(&document("text", &widget("n", builtin::TEMPLATE, text)), &[]);
     check(
         &document("value", &widget("n", builtin::DELAY, json!([{"name": "milliseconds", "value": 1}]))),
         &[],

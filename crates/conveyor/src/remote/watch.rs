@@ -31,7 +31,7 @@ pub(crate) async fn watch(platform: &Platform, run_id: RunId) -> Result<RunFull,
     let run = platform.run(run_id).await?;
     let mut watch =
         Watch { platform, run_id, process_id: run.run.process_id, last_id: None, lines: Lines::new(&run) };
-    watch.to_end().await?;
+    watch.follow().await?;
     platform.run(run_id).await
 }
 
@@ -81,7 +81,7 @@ enum Broken {
 }
 
 impl Watch<'_> {
-    async fn to_end(&mut self) -> Result<(), Failure> {
+    async fn follow(&mut self) -> Result<(), Failure> {
         let (mut tries, mut wait) = (0, FIRST_WAIT);
         loop {
             let before = self.last_id.clone();

@@ -1,10 +1,14 @@
 //! `conveyor runs`: watching and steering the runs of a running platform.
 
 use crate::{
-    command::{BINARY, CONFIGURED, document, example},
+    command::{BINARY, CONFIGURED, conveyor, document, example},
     started::{LIMIT, Started},
 };
 use serde_json::{Value, json};
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+};
 use testkit::{Program, Stream};
 
 /// A template that renders `text`, from the trigger's field `any`.
@@ -42,7 +46,7 @@ async fn a_run_that_fails_is_shown_listed_and_repeated() {
     assert_eq!(watched.out.lines().count(), 1);
 
     let shown = platform.done(&["runs", "show", &run]);
-    for part in [run.as_str(), "failed", "w-text", "invalid_node_input", "skipped"] {
+    for part in [run.as_str(), "failed", "w-text", "invalid_node_input"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let shown = platform.json(&["runs", "show", &run]);
@@ -79,8 +83,9 @@ async fn a_person_answers_from_the_command_line() {
         assert_eq!((&told["nodePath"], &told["approved"]), (&json!("w-ask"), &json!(approved)));
         assert_eq!(watching.wait(LIMIT).await.unwrap().code(), Some(0), "{:?}", watching.lines());
         assert!(watching.text(Stream::Stderr).contains("by local: так надо"));
-        let again = platform.said(&["runs", "confirm", &run, "w-ask", answer]);
-        assert_eq!(again.code, Some(1), "it has been answered");
+        let other = if approved { "--reject" } else { "--approve" };
+        let changed = platform.said(&["runs", "confirm", &run, "w-ask", other]);
+        assert_eq!(changed.code, Some(1), "it has been answered otherwise");
     }
 }
 
@@ -94,4 +99,47 @@ async fn a_canceled_run_is_exit_code_1_for_who_watches_it() {
     assert_eq!((watched.code, &watched.json()["status"]), (Some(1), &json!("canceled")));
     let unknown = platform.said(&["runs", "show", "0197c3a1-3333-7000-8000-000000000000"]);
     assert!(unknown.code == Some(1) && unknown.err.contains("not_found"), "{}", unknown.err);
+}
+
+/// An API whose first stream of events breaks off. Returns its URL and what it was asked.
+fn breaking() -> (String, std::thread::JoinHandle<Vec<String>>) {
+    const EVENT: &str = "event: step_skipped\nid: 7\ndata: {\"at\":\"2026-11-30T14:00:00.000Z\",\"event\":{\"nodePath\":\"w\"}}\n\n";
+    let run = |status: &str| {
+        let id = uuid::Uuid::nil();
+        let head =
+            json!({"id": id, "processId": id, "status": status, "createdAt": "2026-11-30T14:00:00.000Z"});
+        json!({"run": head, "steps": []}).to_string()
+    };
+    let answers = [
+        run("running"),
+        EVENT.to_owned(),
+        "event: end\ndata: {\"status\":\"finished\"}\n\n".to_owned(),
+        run("finished"),
+        json!({"publicInputs": {"n": 1}}).to_string(),
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let served = std::thread::spawn(move || {
+        let answer = |answer: String| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines().map(Result::unwrap);
+            let head: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+            write!(stream, "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{answer}").unwrap();
+            head.join("\n").to_lowercase()
+        };
+        answers.map(answer).to_vec()
+    });
+    (url, served)
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_taken_up_after_the_last_event() {
+    let (url, served) = breaking();
+    let run = uuid::Uuid::nil().to_string();
+    let said = conveyor(&["runs", "watch", &run, "--json", "--url", &url], &[("CONVEYOR_API_TOKEN", "t")]);
+    assert_eq!((said.code, &said.json()["publicInputs"]), (Some(0), &json!({"n": 1})), "{}", said.err);
+    let shown = said.err.lines().filter(|line| line.contains("- w")).count();
+    assert_eq!(shown, 1, "{}", said.err);
+    let asked = served.join().unwrap();
+    assert!(!asked[1].contains("last-event-id") && asked[2].contains("last-event-id: 7"), "{asked:?}");
 }
