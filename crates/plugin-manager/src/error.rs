@@ -1,7 +1,5 @@
 //! What keeps plugin-manager from starting or running.
 
-use std::{io, net::SocketAddr};
-
 /// Why the service does not start or ends early. Faults of single calls are answered to the caller
 /// as [`contract::RpcError`].
 #[derive(Debug, thiserror::Error)]
@@ -9,14 +7,9 @@ pub enum Error {
     /// The TCP door could not be opened.
     #[error("plugin-manager's TCP door: {0}")]
     Door(#[from] wire::Error),
-    /// The health listener could not be bound.
-    #[error("plugin-manager cannot listen on {address} for health: {source}")]
-    Health {
-        /// The address that was asked for.
-        address: SocketAddr,
-        /// The system's reason.
-        source: io::Error,
-    },
+    /// The health port could not be opened.
+    #[error("plugin-manager's health port: {0}")]
+    Health(#[source] wire::Error),
     /// The catalogue could not be read.
     #[error("plugin-manager cannot read the catalogue: {0}")]
     Storage(#[from] storage::Error),
@@ -26,7 +19,7 @@ pub enum Error {
     /// The client for assets and files could not be made.
     #[error("plugin-manager's HTTP client: {0}")]
     HttpClient(#[from] reqwest::Error),
-    /// The health listener failed while it was serving.
-    #[error("plugin-manager's health listener failed: {0}")]
-    HealthServe(#[source] io::Error),
+    /// The listeners ended while they should serve.
+    #[error("plugin-manager's listeners failed: {0}")]
+    Serve(#[source] tokio::task::JoinError),
 }

@@ -32,8 +32,11 @@ pub(crate) struct Shown {
     pub(crate) sweep: Option<Duration>,
 }
 
+/// What the health port serves.
+pub(crate) type Routes = Router;
+
 /// The routes.
-pub(crate) fn router(shown: Shown) -> Router {
+pub(crate) fn router(shown: Shown) -> Routes {
     Router::new()
         .route("/health", get(health))
         .route("/ready", get(ready))

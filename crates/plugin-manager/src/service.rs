@@ -6,7 +6,7 @@ use crate::{
     error::Error,
     hand_out::HandOuts,
     health::{Ledger, Sweep},
-    http::{self, Shown},
+    http::{self, Routes, Shown},
     metrics::{Exposition, Metrics},
     publication::{Publisher, Rules, assets::Assets, pull::Puller},
     reconcile::{Progress, Reconcile},
@@ -14,14 +14,13 @@ use crate::{
     tokens::Tokens,
     view::View,
 };
-use axum::Router;
 use parking_lot::Mutex;
 use queue::{Notices, Queue, Topic};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
-use tokio::{net::TcpListener, sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use wire::{Limits, Server, ServerConfig};
+use wire::{HttpConfig, HttpListener, Limits, Server, ServerConfig};
 
 /// How long calls in work may take when the service stops.
 const DRAIN: Duration = Duration::from_secs(30);
@@ -29,9 +28,8 @@ const DRAIN: Duration = Duration::from_secs(30);
 /// plugin-manager: everything bound, nothing running.
 pub struct Service {
     server: Server<Door>,
-    health: TcpListener,
-    health_address: SocketAddr,
-    router: Router,
+    health: HttpListener,
+    router: Routes,
     view: Arc<View>,
     notices: Notices,
     reconcile: Option<Reconcile>,
@@ -116,7 +114,7 @@ impl Service {
             last_unauthorized: Mutex::default(),
         };
         let server = bind_door(&settings, door)?;
-        let (health, health_address) = bind_health(&settings).await?;
+        let health = bind_health(&settings)?;
         let exposition = Exposition::new(&metrics, server.stats(), tokens.credentials(), Arc::clone(&view));
         let interval = settings.health.interval;
         let sweep =
@@ -130,21 +128,21 @@ impl Service {
             reconciled,
             sweep: interval,
         });
-        Ok(Self { server, health, health_address, router, view, notices, reconcile, sweep, stop_waiting })
+        Ok(Self { server, health, router, view, notices, reconcile, sweep, stop_waiting })
     }
 
     /// Where it listens: `tcp` (the door) and `health` (HTTP).
     pub fn addresses(&self) -> Vec<(&'static str, SocketAddr)> {
-        vec![("tcp", self.server.local_addr()), ("health", self.health_address)]
+        vec![("tcp", self.server.local_addr()), ("health", self.health.local_addr())]
     }
 
     /// Serves until `stop`; then takes no new connections, answers what is in work for at most 30 s,
     /// and returns.
     ///
     /// # Errors
-    /// [`Error::HealthServe`] when the health listener fails.
+    /// [`Error::Serve`] when the listeners end before that.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        let Self { server, health, router, view, notices, reconcile, sweep, stop_waiting, .. } = self;
+        let Self { server, health, router, view, notices, reconcile, sweep, stop_waiting } = self;
         let mut tasks = JoinSet::new();
         {
             let (stop, view) = (stop.clone(), Arc::clone(&view));
@@ -157,39 +155,34 @@ impl Service {
             tasks.spawn(sweep.run(stop.clone()));
         }
         let (accept_stop, connections_stop) = (CancellationToken::new(), CancellationToken::new());
-        let mut door = tokio::spawn(server.run(accept_stop.clone(), connections_stop.clone()));
-        let graceful = stop.clone().cancelled_owned();
-        let mut http =
-            tokio::spawn(async move { axum::serve(health, router).with_graceful_shutdown(graceful).await });
+        let mut doors = {
+            let (accept_stop, connections_stop) = (accept_stop.clone(), connections_stop.clone());
+            tokio::spawn(async move {
+                tokio::join!(
+                    server.run(accept_stop.clone(), connections_stop.clone()),
+                    health.run(router, accept_stop.clone(), connections_stop.clone()),
+                );
+            })
+        };
 
         let failed = tokio::select! {
-            // The listener ends at a stop too; only without one its end is a failure.
             biased;
             () = stop.cancelled() => None,
-            ended = &mut http => Some(ended),
+            // They end by themselves only when one panics.
+            ended = &mut doors => ended.err(),
         };
-        accept_stop.cancel();
         stop_waiting.cancel();
-        if tokio::time::timeout(DRAIN, &mut door).await.is_err() {
+        if let Some(error) = failed {
+            tasks.shutdown().await;
+            return Err(Error::Serve(error));
+        }
+        accept_stop.cancel();
+        if tokio::time::timeout(DRAIN, &mut doors).await.is_err() {
             connections_stop.cancel();
-            let _ = door.await;
+            let _ = doors.await;
         }
-        match failed {
-            None => {
-                http.abort();
-                while tasks.join_next().await.is_some() {}
-                Ok(())
-            }
-            Some(ended) => {
-                tasks.shutdown().await;
-                let error = match ended {
-                    Ok(Ok(())) => std::io::Error::other("it ended by itself"),
-                    Ok(Err(error)) => error,
-                    Err(error) => std::io::Error::other(error),
-                };
-                Err(Error::HealthServe(error))
-            }
-        }
+        while tasks.join_next().await.is_some() {}
+        Ok(())
     }
 }
 
@@ -205,10 +198,7 @@ fn bind_door(settings: &Settings, door: Door) -> Result<Server<Door>, Error> {
     Ok(Server::bind(config, Arc::new(door))?)
 }
 
-async fn bind_health(settings: &Settings) -> Result<(TcpListener, SocketAddr), Error> {
+fn bind_health(settings: &Settings) -> Result<HttpListener, Error> {
     let address = SocketAddr::new(settings.bind, settings.health_port);
-    let refused = |source| Error::Health { address, source };
-    let listener = TcpListener::bind(address).await.map_err(refused)?;
-    let local = listener.local_addr().map_err(refused)?;
-    Ok((listener, local))
+    HttpListener::bind(HttpConfig::new("plugin-manager-health", address)).map_err(Error::Health)
 }
