@@ -78,7 +78,7 @@ async fn a_quarantined_plugin_gets_no_tasks_until_it_is_released() {
 }
 
 /// A plugin whose only node has these inputs.
-fn with_inputs(inputs: Value) -> Plugin {
+fn with_inputs(inputs: &Value) -> Plugin {
     Plugin::answering(json!({"items": [{"nodeType": ECHO, "inputs": inputs, "outputs": []}]}))
 }
 
@@ -86,9 +86,9 @@ fn with_inputs(inputs: Value) -> Plugin {
 async fn a_diff_tells_what_changed_and_what_breaks() {
     let house = House::new().await;
     let service = house.start(|_| ()).await;
-    let one = with_inputs(json!([{"name": "text"}]));
-    let two = with_inputs(json!([{"name": "text"}, {"name": "more"}]));
-    let three = with_inputs(json!([{"name": "more"}]));
+    let one = with_inputs(&json!([{"name": "text"}]));
+    let two = with_inputs(&json!([{"name": "text"}, {"name": "more"}]));
+    let three = with_inputs(&json!([{"name": "more"}]));
     for (plugin, version) in [(&one, "1"), (&two, "2"), (&three, "3")] {
         service.publish(plugin.manifest("echo", version, &[ECHO])).await.unwrap();
     }
@@ -116,12 +116,12 @@ async fn a_version_that_breaks_a_process_is_published_with_a_warning_that_names_
         node_types: vec![ECHO.into()],
     };
     house.storage.processes().create(process_id, "default", &draft, Millis(1)).await.unwrap();
-    let before = with_inputs(json!([{"name": "text"}]));
+    let before = with_inputs(&json!([{"name": "text"}]));
     service.publish(before.manifest("echo", "1.0.0", &[ECHO])).await.unwrap();
-    let fits = with_inputs(json!([{"name": "text"}, {"name": "more"}]));
+    let fits = with_inputs(&json!([{"name": "text"}, {"name": "more"}]));
     let reply = service.publish(fits.manifest("echo", "1.1.0", &[ECHO])).await.unwrap();
     assert_eq!(reply["warnings"], json!([]));
-    let breaks = with_inputs(json!([{"name": "more"}]));
+    let breaks = with_inputs(&json!([{"name": "more"}]));
     let reply = service.publish(breaks.manifest("echo", "2.0.0", &[ECHO])).await.unwrap();
     assert_eq!(reply["status"], "committed");
     let warning = &reply["warnings"][0];
@@ -173,7 +173,7 @@ async fn a_known_plugin_is_pulled_again_from_where_it_is_now() {
     assert_eq!(code(service.ask("plugin.publish", json!({})).await), ErrorCode::InvalidRequest);
     // The same version with other nodes is another content, however it is published.
     let other = Plugin::answering(json!({"items": items(&[ECHO]), "extra": 1}));
-    let changed = with_inputs(json!([{"name": "text"}]));
+    let changed = with_inputs(&json!([{"name": "text"}]));
     let from = |plugin: &Plugin| json!({"pluginId": "echo", "from": {"host": "127.0.0.1", "port": plugin.address.port()}});
     assert_eq!(service.ask("plugin.publish", from(&other)).await.unwrap()["status"], "unchanged");
     assert_eq!(code(service.ask("plugin.publish", from(&changed)).await), ErrorCode::VersionImmutable);
