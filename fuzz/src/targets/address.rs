@@ -49,5 +49,6 @@ fn kind(error: &Error) -> &'static str {
         Error::ListEntry { .. } => "entry; ",
         Error::ForwardedHop { .. } => "hop; ",
         Error::Bind { .. } => "bind; ",
+        Error::Tls { .. } => "tls; ",
     }
 }
