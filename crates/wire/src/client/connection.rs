@@ -17,7 +17,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::consume_budget};
 
 /// Room for one read.
 const READ_BYTES: usize = 64 * 1024;
@@ -115,6 +115,9 @@ impl Connection {
                     while let Some(frame) = decoder.next_frame()? {
                         self.take(packet::parse_reply(&frame)?);
                     }
+                    // A server that never pauses must neither keep a thread of the runtime to itself
+                    // nor hide that the connection has ended.
+                    consume_budget().await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     decoder.release_memory();

@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{
     sync::Semaphore,
-    task::JoinHandle,
+    task::{JoinHandle, consume_budget},
     time::{Instant, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -118,12 +118,21 @@ impl<H: Handler> Connection<H> {
 
     async fn read_to_end(&mut self) -> End {
         loop {
+            // A peer that never pauses never lets the waits below say so.
+            if self.stop.is_cancelled() {
+                return End::Stopped;
+            }
+            if self.replies.outbox.is_failed() {
+                return End::Lost;
+            }
             if let Err(end) = self.dispatch_buffered().await {
                 return end;
             }
             if let Err(end) = self.fill().await {
                 return end;
             }
+            // Nor may it keep a thread of the runtime to itself.
+            consume_budget().await;
         }
     }
 

@@ -198,3 +198,14 @@ async fn peer_that_does_not_take_its_replies_is_closed() {
     until(|| server.stats.open() == 0).await;
     assert_eq!(server.stats.buffered_bytes(), 0);
 }
+
+/// A peer that never lets the reader wait must not keep it from seeing that the connection has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn peer_that_writes_without_a_pause_and_never_reads_is_closed() {
+    let server = start_with(|limits| limits.write_queue_bytes = 1024 * 1024);
+    let mut peer = server.connect().await;
+    let id = "x".repeat(100_000);
+    let frame = wire::codec::encode(&format!(r#"{{"pattern":"nobody","data":1,"id":"{id}"}}"#));
+    soon(async { while peer.0.write_all(&frame).await.is_ok() {} }).await;
+    assert_eq!(server.stats.refused(Refusal::WriteQueue), 1);
+}
