@@ -25,18 +25,20 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
+    let segments = address.segments();
     let embedded = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
-    match address.segments() {
+    match segments {
         // NAT64 and 6to4 lead to the IPv4 address that they hold.
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => embedded(high, low),
-        // Local NAT64, discard-only, documentation, Teredo.
-        [0x64, 0xff9b, ..] | [0x100, 0, 0, 0, ..] | [0x2001, 0xdb8 | 0, ..] => false,
-        // Unique local, link-local, site-local, multicast, and what IPv4 compatibility covers.
-        [0xfc00..=0xfdff | 0xfe80..=0xfeff | 0xff00..=0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] => false,
-        _ => true,
+        // Protocol assignments (Teredo among them) and documentation.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
+        // Only this part of the space is global unicast: not what is local, unassigned, or made of
+        // an IPv4 address (`::1` too).
+        [0x2000..=0x3fff, ..] => true,
+        _ => false,
     }
 }
 
@@ -70,6 +72,12 @@ mod tests {
             "2002:7f00:1::",
             "2001:db8::1",
             "::7f00:1",
+            "::ffff:0:7f00:1",
+            "64:ff9b:1::7f00:1",
+            "2001::1",
+            "3fff::1",
+            "100::1",
+            "5f00::1",
         ] {
             assert!(!is_public(text.parse().unwrap()), "{text}");
         }

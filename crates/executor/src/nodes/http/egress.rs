@@ -7,8 +7,9 @@ use reqwest::{
 };
 use std::{
     error::Error as StdError,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
 };
+use wire::gate::is_public;
 
 /// Judges addresses.
 #[derive(Clone, Copy, Debug)]
@@ -66,48 +67,6 @@ pub(super) fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Ref
         cause = error.source();
     }
     None
-}
-
-fn is_public(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let special = match (a, b, c) {
-        // This network; shared by carriers; protocol assignments; benchmarks.
-        (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) => true,
-        // Reserved, and broadcast.
-        (240.., ..) => true,
-        _ => false,
-    };
-    !(special
-        || address.is_loopback()
-        || address.is_private()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_documentation())
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let segments = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match segments {
-        // NAT64 and 6to4 lead to the IPv4 address that they hold.
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => embedded(high, low),
-        // Protocol assignments (Teredo among them) and documentation.
-        [0x2001, 0..=0x1ff | 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => false,
-        // Only this part of the space is global unicast: not what is local, unassigned, or made of
-        // an IPv4 address (`::1` too).
-        [0x2000..=0x3fff, ..] => true,
-        _ => false,
-    }
 }
 
 #[cfg(test)]
