@@ -19,6 +19,7 @@ pub mod policy;
 pub mod process;
 pub mod report;
 pub mod run;
+pub mod schedule;
 pub mod secret;
 pub mod signature;
 pub mod task;

@@ -84,6 +84,7 @@ impl Validation<'_> {
             for name in ["timeoutMs", "maxConcurrentRuns"] {
                 self.above_zero(settings.get(name), format!("{path}.settings.{name}"));
             }
+            self.schedules(settings.get("triggers"), &format!("{path}.settings.triggers"));
         }
         let start = self.check.faults.len();
         let widgets = self.widgets(object, path);
