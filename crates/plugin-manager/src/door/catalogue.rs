@@ -160,7 +160,7 @@ impl Door {
         let mut history = catalogue.health_history().await.map_err(|error| error.to_rpc())?;
         let shown =
             snapshot.plugins.values().filter(|row| request.include_removed || row.removed_at.is_none());
-        let health = |row: &PluginRow| PluginHealth {
+        let health = |row: &Arc<PluginRow>| PluginHealth {
             plugin_id: row.plugin_id.clone(),
             endpoint: row.endpoint.clone(),
             health: row.health.clone(),
@@ -192,7 +192,7 @@ impl Door {
 }
 
 pub(super) fn known<'s>(snapshot: &'s Arc<Snapshot>, plugin_id: &str) -> Result<&'s PluginRow, RpcError> {
-    snapshot.plugins.get(plugin_id).ok_or_else(|| unknown(plugin_id))
+    snapshot.plugin(plugin_id).ok_or_else(|| unknown(plugin_id))
 }
 
 fn unknown(plugin_id: &str) -> RpcError {

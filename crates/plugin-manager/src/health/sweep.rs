@@ -130,8 +130,7 @@ impl Sweep {
             // Closed never: nobody closes the semaphore.
             let _place = in_flight.acquire().await;
             // Looked up now: the plugin may have moved or been removed since its slot came.
-            let plugin =
-                view.current().plugins.get(&plugin_id).map(|row| (row.endpoint.clone(), row.removed_at));
+            let plugin = view.current().plugin(&plugin_id).map(|row| (row.endpoint.clone(), row.removed_at));
             if let Some((endpoint, None)) = plugin {
                 let outcome = probe::probe(&endpoint, timeout, tls).await;
                 ledger.probed(&plugin_id, &outcome).await;
@@ -152,7 +151,7 @@ impl Slots {
     /// Follows the catalogue and tells the earliest slot.
     fn update(&mut self, snapshot: &Snapshot, now: Millis, interval: Duration) -> Option<Millis> {
         let live =
-            |plugin_id: &String| snapshot.plugins.get(plugin_id).is_some_and(|row| row.removed_at.is_none());
+            |plugin_id: &String| snapshot.plugin(plugin_id).is_some_and(|row| row.removed_at.is_none());
         self.next.retain(|plugin_id, _| live(plugin_id));
         for plugin_id in snapshot.plugins.keys().filter(|plugin_id| live(plugin_id)) {
             if !self.next.contains_key(plugin_id) {

@@ -189,7 +189,7 @@ impl Publisher {
         tokens: Vec<SecretString>,
     ) -> Result<Draft, RpcError> {
         let snapshot = self.view.fresh().await?;
-        let shown = snapshot.plugins.get(plugin_id).and_then(|plugin| Some((plugin, plugin.shown()?)));
+        let shown = snapshot.plugin(plugin_id).and_then(|plugin| Some((plugin, plugin.shown()?)));
         let unknown = || {
             RpcError::new(
                 ErrorCode::PluginUnknown,
@@ -278,7 +278,7 @@ impl Publisher {
     /// Where a live plugin is now, and what of it is the newest.
     async fn place(&self, plugin_id: &str) -> Result<Option<Place>, RpcError> {
         let snapshot = self.view.fresh().await?;
-        let plugin = snapshot.plugins.get(plugin_id).filter(|plugin| plugin.removed_at.is_none());
+        let plugin = snapshot.plugin(plugin_id).filter(|plugin| plugin.removed_at.is_none());
         Ok(plugin.and_then(|plugin| {
             let newest = plugin.newest()?;
             Some(Place {
@@ -338,7 +338,7 @@ impl Publisher {
     /// The publication that new use takes so far, if the one with this digest will take its place.
     async fn older(&self, document: &Document, digest: Digest) -> Option<StoredPublication> {
         let snapshot = self.view.current();
-        let usable = snapshot.plugins.get(&document.manifest.plugin_id)?.usable()?;
+        let usable = snapshot.plugin(&document.manifest.plugin_id)?.usable()?;
         if usable.digest == digest {
             return None;
         }
@@ -442,7 +442,7 @@ impl Publisher {
     fn seal(&self, document: &mut Document, digest: Digest) -> Result<Seal, RpcError> {
         let manifest = &document.manifest;
         let snapshot = self.view.current();
-        let stored = snapshot.plugins.get(&manifest.plugin_id);
+        let stored = snapshot.plugin(&manifest.plugin_id);
         let stored = stored.and_then(|plugin| plugin.version(&manifest.publication_version));
         if let Some(stored) = stored.filter(|stored| stored.digest == digest)
             && stored.seal.state == SignatureState::Signed

@@ -67,16 +67,19 @@ impl CatalogueCache {
         }
         let began = Instant::now();
         let catalogue = self.storage.catalogue();
-        let revision = catalogue.revision().await?;
-        let snapshot = match current {
-            Some(current) if current.revision == revision => current,
-            _ => {
-                let snapshot = Arc::new(catalogue.snapshot().await?);
-                tracing::debug!(event = "catalogue_loaded", revision = snapshot.revision, "catalogue loaded");
-                self.current.send_replace(Some(Arc::clone(&snapshot)));
-                snapshot
-            }
+        let newer = match &current {
+            None => catalogue.snapshot().await?,
+            Some(known) => match catalogue.renewed(known).await? {
+                Some(newer) => newer,
+                None => {
+                    *refreshed = Some(began);
+                    return Ok(Arc::clone(known));
+                }
+            },
         };
+        tracing::debug!(event = "catalogue_loaded", revision = newer.revision, "catalogue loaded");
+        let snapshot = Arc::new(newer);
+        self.current.send_replace(Some(Arc::clone(&snapshot)));
         *refreshed = Some(began);
         Ok(snapshot)
     }

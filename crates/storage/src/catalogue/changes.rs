@@ -48,7 +48,7 @@ impl Catalogue {
             .bind(at.0)
             .execute(&mut *c)
             .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -67,7 +67,7 @@ impl Catalogue {
             .bind(version)
             .execute(&mut *c)
             .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -80,7 +80,7 @@ impl Catalogue {
                 .bind(plugin_id)
                 .execute(&mut *c)
                 .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -98,7 +98,7 @@ impl Catalogue {
                 query = query.bind(at.0);
             }
             let done = query.execute(&mut *c).await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -112,7 +112,7 @@ impl Catalogue {
                     .bind(at.0)
                     .execute(&mut *c)
                     .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -126,7 +126,7 @@ impl Catalogue {
                     .bind(quarantined)
                     .execute(&mut *c)
                     .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -143,12 +143,12 @@ impl Catalogue {
             .bind(i64::from(endpoint.port))
             .execute(&mut *c)
             .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
-    /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only when the state changes: a steady sweep
-    /// invalidates no cache. `changed` tells the same.
+    /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only
+    /// when the state changes: a steady sweep invalidates no cache. `changed` tells the same.
     pub async fn record_health(&self, plugin_id: &str, health: &Health) -> Result<Change> {
         in_tx!(&self.db, |c| {
             let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
@@ -189,7 +189,7 @@ impl Catalogue {
                 let kept = i64::try_from(HEALTH_HISTORY).unwrap_or(i64::MAX);
                 sqlx::query(FORGET).bind(plugin_id).bind(kept).execute(&mut *c).await?;
             }
-            grown!(c, revision, changed)
+            grown!(c, revision, plugin_id, changed)
         })
     }
 }
