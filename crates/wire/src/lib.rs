@@ -16,12 +16,14 @@ mod acceptor;
 mod budget;
 mod halves;
 mod outbox;
+mod secret;
 mod socket;
 
 pub use client::{CallError, Client, ClientConfig, Link, Sent};
 pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
 pub use http_listener::{HttpConfig, HttpLimits, HttpListener, HttpPeer};
 pub use packet::RemoteError;
+pub use secret::{Payload, SecretJson};
 pub use server::{Handler, Limits, LogGate, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
 pub use tls::{TlsClient, TlsServer};
 

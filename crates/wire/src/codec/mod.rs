@@ -8,7 +8,7 @@ mod units;
 
 pub use decode::{BEGINNING_BYTES, Decoder};
 pub use encode::encode;
-pub(crate) use encode::{FrameText, body_bytes};
+pub(crate) use encode::{Frame, FrameText, body_bytes};
 pub use header::MAX_HEADER_BYTES;
 pub use units::utf16_units;
 

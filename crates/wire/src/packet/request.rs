@@ -4,8 +4,10 @@ use super::{
     fields::{self, Fields},
     pattern::canonical_pattern,
 };
-use crate::codec::{CodecError, FrameText};
-use bytes::Bytes;
+use crate::{
+    codec::{CodecError, Frame, FrameText},
+    secret::Payload,
+};
 use contract::Json;
 use serde::de::MapAccess;
 
@@ -59,19 +61,26 @@ pub fn parse_packet(text: &[u8]) -> Result<Packet, CodecError> {
 const ENVELOPE_BYTES: usize = 64;
 
 /// The frame of a request. `pattern` is the JSON text of the pattern.
-pub(crate) fn write_request(pattern: &Json, data: &Json, id: u64) -> Bytes {
-    opened(pattern, data).raw(",\"id\":\"").raw(&id.to_string()).raw("\"}").finish()
+pub(crate) fn write_request(pattern: &Json, data: Payload<'_>, id: u64) -> Frame {
+    finished(opened(pattern, data).raw(",\"id\":\"").raw(&id.to_string()).raw("\"}"), data)
 }
 
 /// The frame of an event.
-pub(crate) fn write_event(pattern: &Json, data: &Json) -> Bytes {
-    opened(pattern, data).raw("}").finish()
+pub(crate) fn write_event(pattern: &Json, data: Payload<'_>) -> Frame {
+    finished(opened(pattern, data).raw("}"), data)
 }
 
-fn opened(pattern: &Json, data: &Json) -> FrameText {
-    FrameText::with_capacity(ENVELOPE_BYTES + pattern.text().len() + data.text().len())
+fn opened(pattern: &Json, data: Payload<'_>) -> FrameText {
+    FrameText::with_capacity(ENVELOPE_BYTES + pattern.text().len() + data.text.len())
         .raw("{\"pattern\":")
         .raw(pattern.text())
         .raw(",\"data\":")
-        .raw(data.text())
+        .raw(data.text)
+}
+
+fn finished(text: FrameText, data: Payload<'_>) -> Frame {
+    match data.is_secret {
+        true => text.finish_secret(),
+        false => text.finish().into(),
+    }
 }
