@@ -24,6 +24,7 @@ pub mod secret;
 pub mod signature;
 pub mod task;
 pub mod time;
+pub mod trace;
 
 pub use check::{Fault, Warning};
 pub use error::{ErrorCode, RpcError};

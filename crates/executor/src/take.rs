@@ -65,7 +65,7 @@ impl Worker {
     /// name of its own: the same executor may take one task twice, and does it once.
     async fn is_won(&self, task: &Task) -> bool {
         let name = Uuid::now_v7().to_string();
-        let body = ReportBody::Ack(Ack { worker_id: Some(name.clone()) });
+        let body = ReportBody::Ack(Ack { worker_id: Some(name.clone()), ..Ack::default() });
         let report = StepReport { execution_id: task.execution_id, run_id: Some(task.run_id), body };
         let reason = match self.reporter.deliver(&report).await {
             Told::Accepted(receipt) if receipt.worker_id.as_ref() == Some(&name) => return true,

@@ -51,7 +51,7 @@ impl Handler for ControlPlane {
         let kind = kinds.iter().find(|(pattern, _)| pattern.is(&request.pattern)).unwrap().1;
         let report = read_report(kind, &request.data).unwrap();
         let reply = match &report.body {
-            ReportBody::Ack(Ack { worker_id }) => {
+            ReportBody::Ack(Ack { worker_id, .. }) => {
                 let mut winners = self.winners.lock().unwrap();
                 let winner = winners.entry(report.execution_id).or_insert_with(|| worker_id.clone().unwrap());
                 Reply::Value(json!({"status": "applied", "workerId": winner}).into())
@@ -205,7 +205,7 @@ async fn a_template_is_rendered_and_reported_after_an_ack() {
     let task = template();
     stage.push(&task).await;
     let ack = stage.seen.recv().await.unwrap();
-    assert!(matches!(ack.body, ReportBody::Ack(Ack { worker_id: Some(_) })));
+    assert!(matches!(ack.body, ReportBody::Ack(Ack { worker_id: Some(_), .. })));
     let (_, result) = stage.result().await;
     assert_eq!(result.outputs["text"].text(), "\"Привет, Аня!\"");
     stage.stop().await;

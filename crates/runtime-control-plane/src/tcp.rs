@@ -8,12 +8,11 @@ use crate::{
 };
 use bytes::Bytes;
 use contract::{
-    Json, RpcError, pattern,
+    ErrorCode, Json, RpcError, pattern,
     report::{ReportKind, ReportOutcome},
 };
 use std::sync::Arc;
 use wire::{Handler, Peer, Reply, Request};
-use zeroize::Zeroize;
 
 /// The handler of the TCP server.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ impl Handler for TcpDoor {
         let Some(kind) = kind else { return self.secrets(&request.data).await };
         let outcome = match request.is_event {
             true => self.reports.take_event(Door::Tcp, kind, &request.data).await,
-            false => self.reports.take(Door::Tcp, kind, &request.data).await,
+            false => self.reports.take(Door::Tcp, kind, &request.data, None).await,
         };
         match outcome {
             // A receipt always serialises: it is a name and a text.
@@ -63,12 +62,13 @@ impl Handler for TcpDoor {
 impl TcpDoor {
     async fn secrets(&self, body: &Json) -> Reply {
         match self.executors.resolve(body).await {
-            Ok(mut resolved) => {
-                // Texts always serialise.
-                let reply = Reply::Value(Json::of(&resolved).unwrap_or_default());
-                resolved.values.iter_mut().flatten().for_each(Zeroize::zeroize);
-                reply
-            }
+            Ok(resolved) => match resolved.to_json() {
+                Ok(values) => Reply::Secret(values),
+                Err(error) => {
+                    let text = format!("the secrets cannot be written as JSON: {error}");
+                    Reply::Error(RpcError::new(ErrorCode::Internal, text))
+                }
+            },
             Err(error) => {
                 self.metrics.refusal(Door::Tcp.as_str(), error.code.as_str());
                 Reply::Error(error)

@@ -235,6 +235,5 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rpc
 
 /// The caller's W3C trace context, when it has the right form.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get("traceparent")?.to_str().ok()?;
-    (value.len() <= 128 && value.is_ascii()).then(|| value.to_owned())
+    contract::trace::traceparent(headers.get("traceparent")?.to_str().ok()?).map(str::to_owned)
 }

@@ -81,6 +81,7 @@ struct Attempt {
     execution_id: ExecutionId,
     node_type: String,
     timeout: Duration,
+    traceparent: Option<String>,
 }
 
 /// What the dispatcher works with and shares with the rest of the service.
@@ -228,6 +229,7 @@ impl Dispatcher {
             execution_id: task.execution_id,
             node_type: task.node_type.clone(),
             timeout: Duration::from_millis(task.timeout_ms),
+            traceparent: task.traceparent.clone(),
         };
         match self.prepare(task).await {
             Ok(prepared) => self.deliver(&attempt, prepared, until, slot).await,

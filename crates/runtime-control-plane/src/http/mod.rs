@@ -25,6 +25,7 @@ use body::{Read, read_body};
 use contract::{
     ErrorCode, Fault, Json, RpcError,
     report::{ReportKind, ReportOutcome, StepReportOutcomes},
+    trace,
 };
 use serde::{Deserialize, Serialize};
 use std::{net::IpAddr, sync::Arc};
@@ -129,7 +130,14 @@ fn key_of(headers: &HeaderMap) -> Option<&str> {
     })
 }
 
+/// The request's W3C trace context.
+fn traceparent_of(headers: &HeaderMap) -> Option<String> {
+    let named = headers.get("traceparent")?.to_str().ok()?;
+    trace::traceparent(named).map(str::to_owned)
+}
+
 async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Request) -> Response {
+    let traceparent = traceparent_of(request.headers());
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
         Ok(Read::TooLarge(prefix)) => {
@@ -143,7 +151,7 @@ async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Re
         Err(error) => return door.refuse(&error),
     };
     match parse(text, "the report") {
-        Ok(body) => match door.reports.take(Door::Http, kind, &body).await {
+        Ok(body) => match door.reports.take(Door::Http, kind, &body, traceparent.as_deref()).await {
             ReportOutcome::Ok(receipt) => json(StatusCode::OK, &receipt),
             ReportOutcome::Err(error) => refusal(&error),
         },
@@ -157,6 +165,7 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
     struct Batch {
         results: Vec<Json>,
     }
+    let traceparent = traceparent_of(request.headers());
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
         Ok(Read::TooLarge(_)) => {
@@ -181,7 +190,9 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
         let text = format!("has {} results, the limit of a batch is {MAX_RESULTS}", items.len());
         return door.refuse(&malformed("the batch", text));
     }
-    let answers = items.iter().map(|item| door.reports.take(Door::Http, ReportKind::Result, item));
+    let answers = items
+        .iter()
+        .map(|item| door.reports.take(Door::Http, ReportKind::Result, item, traceparent.as_deref()));
     let outcomes = futures::future::join_all(answers).await;
     json(StatusCode::OK, &StepReportOutcomes { outcomes })
 }
