@@ -229,7 +229,9 @@ impl Turn<'_> {
                 failure: Failure::Rejected,
                 error: StepError::of(ErrorCode::Rejected, refusal),
                 will_retry: false,
+                error_output: self.goes_on_after(place)?,
                 digest: None,
+                traceparent: None,
             }))?;
         }
         self.go_on(place.scope)

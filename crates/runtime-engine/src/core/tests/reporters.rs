@@ -86,7 +86,7 @@ fn a_result_before_its_ack_is_fine_and_the_late_ack_is_a_duplicate() {
 fn the_first_ack_names_the_worker_that_counts() {
     let mut stage = stage(&json!({}));
     let a = stage.attempt("a");
-    let by = |worker: &str| Input::Ack(a, Ack { worker_id: Some(worker.into()) });
+    let by = |worker: &str| Input::Ack(a, Ack { worker_id: Some(worker.into()), ..Ack::default() });
     let told = |status, worker: &str| ReportOutcome::Ok(Receipt { status, worker_id: Some(worker.into()) });
     assert_eq!(stage.decide(by("one")), told(Accepted::Applied, "one"));
     assert_eq!(stage.decide(by("two")), told(Accepted::Duplicate, "one"));

@@ -203,7 +203,6 @@ fn a_repetition_keeps_what_had_finished_and_runs_the_rest() {
     first.finish("a", &json!({"o": "dear"}));
     first.fail("b", "broken");
     let kept = first.state.kept();
-    assert_eq!(kept.keys().collect::<Vec<_>>(), ["a"]);
     let mut second = Stage::keeping(graph(&document), &json!({"q": 1}), Policy::default(), kept);
     assert_eq!((second.status("a"), second.step("a").attempts), (NodeStatus::Finished, 0));
     assert_eq!(second.inputs("b"), json!({"i": "dear"}));
