@@ -23,6 +23,7 @@ use queue::Lane;
 use std::sync::Arc;
 use storage::runs::{Append, Appended};
 use tokio::{sync::mpsc, time::Instant};
+use wire::LogGate;
 use work::{Ask, Item, Replies, Work};
 
 /// Commands that are decided together at most.
@@ -283,11 +284,16 @@ impl Committer {
         match stored {
             Ok(results) => results.into_iter().map(Ok).collect(),
             Err(error) if error.is_unavailable() => {
-                tracing::error!(
-                    event = "commit_failed",
-                    runs = appends.len(),
-                    "nothing is answered as stored: {error}"
-                );
+                static LOG: LogGate = LogGate::new();
+                self.shared.metrics.commits_failed.inc();
+                if let Some(unlogged_before) = LOG.pass_now() {
+                    tracing::error!(
+                        event = "commit_failed",
+                        runs = appends.len(),
+                        unlogged_before,
+                        "nothing is answered as stored: {error}"
+                    );
+                }
                 vec![Err(unavailable(&error)); appends.len()]
             }
             Err(_) => {
