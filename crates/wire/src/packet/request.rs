@@ -57,6 +57,32 @@ pub fn parse_packet(text: &[u8]) -> Result<Packet, CodecError> {
     })
 }
 
+/// The id of a packet of which only the beginning is there, cut anywhere, and the end, if it came.
+/// `NestJS` and this crate's client write the id last; nothing that is valid JSON looks there like an id
+/// and is none.
+pub(crate) fn id_in_parts(beginning: &[u8], end: Option<&[u8]>) -> Option<Json> {
+    let mut found = PacketFields::default();
+    // The text is cut: an error is certain and says nothing.
+    let _ = fields::read(valid_prefix(beginning), &mut found);
+    found.id.or_else(|| id_at_the_end(end?))
+}
+
+fn valid_prefix(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+fn id_at_the_end(end: &[u8]) -> Option<Json> {
+    const KEY: &str = "\"id\"";
+    // Its first character may be cut.
+    let end = String::from_utf8_lossy(end);
+    let members = end.trim_ascii_end().strip_suffix('}')?;
+    members.rmatch_indices(KEY).find_map(|(at, _)| {
+        let (before, behind) = (members.get(..at)?, members.get(at + KEY.len()..)?);
+        let value = behind.trim_ascii_start().strip_prefix(':')?.trim_ascii();
+        before.trim_ascii_end().ends_with([',', '{']).then(|| Json::parse(value).ok()).flatten()
+    })
+}
+
 /// Room for keys, punctuation and a numeric id.
 const ENVELOPE_BYTES: usize = 64;
 
