@@ -16,6 +16,7 @@ mod acceptor;
 mod budget;
 mod halves;
 mod outbox;
+mod reach;
 mod secret;
 mod socket;
 
@@ -23,6 +24,7 @@ pub use client::{CallError, Client, ClientConfig, Link, Sent};
 pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
 pub use http_listener::{HttpConfig, HttpLimits, HttpListener, HttpPeer};
 pub use packet::RemoteError;
+pub use reach::{OutOfReach, Reach};
 pub use secret::{Payload, SecretJson};
 pub use server::{Handler, Limits, LogGate, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
 pub use tls::{TlsClient, TlsServer};

@@ -29,7 +29,7 @@ const MAX_TIMEOUT_MS: u64 = 10 * 60 * 1000;
 
 /// The node, with one client for all its steps.
 pub(super) fn node(allow_private: bool) -> Result<RunnableNode, Error> {
-    let egress = Egress { allow_private };
+    let egress = Egress::new(allow_private);
     let client = exchange::client(egress).map_err(Error::HttpClient)?;
     let node = Node::new(builtin::HTTP_REQUEST, "HTTP request")
         .input(Param::string("method").default("GET"))
