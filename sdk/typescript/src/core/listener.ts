@@ -1,9 +1,8 @@
-import { unwatchFile, watchFile } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls';
 import { messageOf } from './errors.js';
 import type { PluginLog } from './log.js';
-import { serverOptions, tlsFiles, type TlsServerSettings } from './tls.js';
+import { isFromFiles, serverOptions, type TlsServerSettings } from './tls.js';
 
 /** What a door needs to accept connections; times in milliseconds. */
 export interface ListenerOptions {
@@ -44,6 +43,8 @@ function listenTls(tls: TlsServerSettings, options: ListenerOptions, serve: (soc
   // The socket inside TLS is another object: both ends of the connection tell which it is.
   const shaking = new Map<string, Socket>();
   const nameOf = (socket: Socket) => `${socket.remoteAddress} ${socket.remotePort}`;
+  // Before they are used: what changes in between is seen at the first look.
+  const texts = readTexts(tls);
   const server = createTlsServer({ ...TCP, handshakeTimeout, ...serverOptions(tls) }, (socket) => {
     shaking.delete(nameOf(socket));
     serve(socket);
@@ -62,7 +63,7 @@ function listenTls(tls: TlsServerSettings, options: ListenerOptions, serve: (soc
     });
     socket.destroy();
   });
-  const unwatch = watchCertificates(server, tls, options);
+  const unwatch = watchCertificates(server, tls, texts, options);
   const stop = () => {
     unwatch();
     for (const socket of shaking.values()) socket.destroy();
@@ -70,20 +71,35 @@ function listenTls(tls: TlsServerSettings, options: ListenerOptions, serve: (soc
   return { server, stop };
 }
 
-function watchCertificates(server: TlsServer, tls: TlsServerSettings, options: ListenerOptions): () => void {
-  const { log, tlsReloadMs: interval } = options;
+/** Looks at the files again and again; returns what ends it. */
+function watchCertificates(
+  server: TlsServer,
+  tls: TlsServerSettings,
+  texts: string,
+  options: ListenerOptions,
+): () => void {
+  if (!isFromFiles(tls)) return () => undefined;
+  const { log, tlsReloadMs } = options;
+  let seen = texts;
   const renew = () => {
+    let reason = '';
     try {
+      const found = readTexts(tls);
+      if (found === seen) return;
+      seen = found;
       server.setSecureContext(serverOptions(tls));
-      log.info('plugin_tls_reloaded', 'new certificates are used from now on');
     } catch (error) {
-      // Certificate and key are replaced one after the other: between the two they do not fit.
-      log.warn('plugin_tls_reload_failed', 'the changed certificates cannot be used; the old ones stay', {
-        reason: messageOf(error),
-      });
+      reason = messageOf(error);
     }
+    // Certificate and key are replaced one after the other: between the two they do not fit.
+    if (reason)
+      log.warn('plugin_tls_reload_failed', 'the changed certificates cannot be used; the old ones stay', { reason });
+    else log.info('plugin_tls_reloaded', 'new certificates are used from now on');
   };
-  const files = tlsFiles(tls);
-  for (const file of files) watchFile(file, { interval, persistent: false }, renew);
-  return () => files.forEach((file) => unwatchFile(file, renew));
+  const timer = setInterval(renew, tlsReloadMs).unref();
+  return () => clearInterval(timer);
+}
+
+function readTexts({ certificate, key, clientCa }: TlsServerSettings): string {
+  return [certificate, key, clientCa].map((pem) => pem?.read()).join();
 }

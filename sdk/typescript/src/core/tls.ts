@@ -63,9 +63,9 @@ export function clientOptions({ ca, identity, serverName }: TlsClientSettings, h
   };
 }
 
-/** Files that the settings came from. */
-export function tlsFiles({ certificate, key, clientCa }: TlsServerSettings): string[] {
-  return [certificate, key, clientCa].flatMap((pem) => pem?.file ?? []);
+/** May the texts change while the plugin runs? */
+export function isFromFiles({ certificate, key, clientCa }: TlsServerSettings): boolean {
+  return [certificate, key, clientCa].some((pem) => pem?.file !== undefined);
 }
 
 /** Tries the texts before they are used: a text that is no certificate is ignored by Node when it is an authority. */
