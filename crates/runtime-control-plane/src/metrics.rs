@@ -103,6 +103,11 @@ impl Metrics {
             .register_collector(Box::new(Kept { doors: [("tcp", tcp), ("http", http)], credentials }));
     }
 
+    /// Shows what `loads` tells of the dispatcher's windows.
+    pub(crate) fn export_windows(&self, loads: impl Fn() -> Vec<WindowLoad> + Send + Sync + 'static) {
+        self.registry.write().register_collector(Box::new(Windows(loads)));
+    }
+
     pub(crate) fn report(
         &self,
         door: &'static str,
@@ -129,6 +134,54 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = text::encode(&mut page, &self.registry.read());
         page
+    }
+}
+
+/// How much is under way to a plugin's endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WindowLoad {
+    /// `host:port`.
+    pub(crate) endpoint: String,
+    /// Undelivered tasks.
+    pub(crate) in_flight: usize,
+    /// Tasks that wait for room in the window.
+    pub(crate) parked: usize,
+}
+
+/// Endpoints of one scrape, the busiest ones: labels must stay few.
+const SHOWN_ENDPOINTS: usize = 100;
+
+/// Shows the windows as they are at each scrape. An endpoint at which nothing is under way is not shown.
+struct Windows<F>(F);
+
+impl<F> fmt::Debug for Windows<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Windows")
+    }
+}
+
+impl<F: Fn() -> Vec<WindowLoad> + Send + Sync + 'static> Collector for Windows<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut loads = (self.0)();
+        loads.sort_unstable_by(|one, other| {
+            (other.parked, other.in_flight, &one.endpoint).cmp(&(one.parked, one.in_flight, &other.endpoint))
+        });
+        loads.truncate(SHOWN_ENDPOINTS);
+        let gauges: [(&str, &str, fn(&WindowLoad) -> usize); 2] = [
+            ("endpoint_in_flight", "Undelivered tasks of the busiest plugin endpoints", |load| {
+                load.in_flight
+            }),
+            ("endpoint_parked", "Tasks that wait for the busiest plugin endpoints", |load| load.parked),
+        ];
+        for (name, help, read) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for load in &loads {
+                let value = i64::try_from(read(load)).unwrap_or(i64::MAX);
+                let labels = [("endpoint", load.endpoint.as_str())];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
     }
 }
 

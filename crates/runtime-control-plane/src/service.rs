@@ -64,7 +64,6 @@ impl Service {
         let tcp_door = TcpDoor {
             access: Arc::clone(&access),
             reports: Arc::clone(&reports),
-            metrics: Arc::clone(&metrics),
             executors: ExecutorDesk::new(&storage, Arc::clone(&secrets)),
             limit: settings.max_frame_bytes,
         };
@@ -85,6 +84,7 @@ impl Service {
         let http = wire::HttpListener::bind(wire::HttpConfig {
             name: "runtime-control-plane-http",
             address: SocketAddr::new(settings.bind, settings.http_port),
+            tls: settings.http_tls.clone(),
             limits: wire::HttpLimits {
                 max_connections: settings.max_connections,
                 head_timeout: limits.first_byte_timeout,

@@ -3,7 +3,6 @@
 use crate::{
     access::Access,
     executor_secrets::ExecutorDesk,
-    metrics::Metrics,
     reports::{Door, Reports, read_beginning},
 };
 use bytes::Bytes;
@@ -19,7 +18,6 @@ use wire::{Handler, Peer, Reply, Request};
 pub(crate) struct TcpDoor {
     pub(crate) access: Arc<Access>,
     pub(crate) reports: Arc<Reports>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) executors: ExecutorDesk,
     /// Most bytes of a frame.
     pub(crate) limit: usize,
@@ -35,7 +33,7 @@ impl Handler for TcpDoor {
             self.access.audit(Door::Tcp, request.peer.address, &error);
             return Reply::Error(error);
         }
-        let Some(kind) = kind else { return self.secrets(&request.data).await };
+        let Some(kind) = kind else { return self.secrets(&request).await };
         let outcome = match request.is_event {
             true => self.reports.take_event(Door::Tcp, kind, &request.data).await,
             false => self.reports.take(Door::Tcp, kind, &request.data, None).await,
@@ -60,8 +58,8 @@ impl Handler for TcpDoor {
 }
 
 impl TcpDoor {
-    async fn secrets(&self, body: &Json) -> Reply {
-        match self.executors.resolve(body).await {
+    async fn secrets(&self, request: &Request) -> Reply {
+        match self.executors.resolve(&request.data).await {
             Ok(resolved) => match resolved.to_json() {
                 Ok(values) => Reply::Secret(values),
                 Err(error) => {
@@ -70,7 +68,7 @@ impl TcpDoor {
                 }
             },
             Err(error) => {
-                self.metrics.refusal(Door::Tcp.as_str(), error.code.as_str());
+                self.access.audit(Door::Tcp, request.peer.address, &error);
                 Reply::Error(error)
             }
         }

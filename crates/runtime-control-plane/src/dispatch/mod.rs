@@ -124,6 +124,8 @@ impl Dispatcher {
     /// Dispatches until told to stop; returns when nothing is under way any more.
     pub(crate) async fn run(self, queue: &Queue) {
         let (window, admitted) = Window::new(self.limits.clone(), Arc::clone(&self.metrics));
+        let shown = Arc::downgrade(&window);
+        self.metrics.export_windows(move || shown.upgrade().map(|window| window.loads()).unwrap_or_default());
         let dispatcher = Arc::new(self);
         let deliveries = TaskTracker::new();
         let starting = tokio::spawn(Arc::clone(&dispatcher).start_admitted(admitted, deliveries.clone()));

@@ -4,7 +4,10 @@
 //! A task whose endpoint has no room is parked in a bounded backlog of that endpoint. What does not
 //! fit there is dropped: it is only a hint, and the engine's sweep publishes it again.
 
-use crate::{DispatchLimits, metrics::Metrics};
+use crate::{
+    DispatchLimits,
+    metrics::{Metrics, WindowLoad},
+};
 use contract::{ExecutionId, manifest::Endpoint, task::Task};
 use parking_lot::Mutex;
 use std::{
@@ -90,6 +93,21 @@ impl Window {
             // A notification between the look and the wait is kept.
             self.freed.notified().await;
         }
+    }
+
+    /// How much is under way and waits, by endpoint, for operators.
+    pub(super) fn loads(&self) -> Vec<WindowLoad> {
+        let state = self.state.lock();
+        let named =
+            |target: &Target| target.as_ref().map_or_else(|| "unknown".to_owned(), Endpoint::to_string);
+        let lanes = state.targets.iter();
+        lanes
+            .map(|(target, lane)| WindowLoad {
+                endpoint: named(target),
+                in_flight: lane.in_flight,
+                parked: lane.parked.len(),
+            })
+            .collect()
     }
 
     /// Waits until nothing is in the window. Nobody may wait for [`Self::room`] meanwhile.
