@@ -10,6 +10,7 @@ pub mod catalogue;
 pub mod check;
 pub mod diff;
 pub mod error;
+pub mod file;
 pub mod ids;
 pub mod json;
 pub mod manifest;

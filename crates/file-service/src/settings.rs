@@ -3,6 +3,7 @@ use secrecy::SecretString;
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 const MIB: u64 = 1024 * 1024;
@@ -18,6 +19,23 @@ pub struct Settings {
     pub max_file_bytes: u64,
     /// What callers must present as a bearer token; `None` lets everybody call.
     pub token: Option<SecretString>,
+    /// When the files of runs that are gone are removed.
+    pub sweep: SweepSettings,
+}
+
+/// When the files of runs that are gone are removed.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepSettings {
+    /// How often they are looked for.
+    pub every: Duration,
+    /// How old a file's owner must be: a repetition shares files before its run exists.
+    pub grace: Duration,
+}
+
+impl Default for SweepSettings {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(10 * 60), grace: Duration::from_secs(60 * 60) }
+    }
 }
 
 impl Settings {
@@ -45,8 +63,9 @@ impl Settings {
             token: reader.required_secret(
                 "FILE_SERVICE_TOKEN",
                 insecure,
-                "Bearer token that plugin-manager and the api present to file-service.",
+                "Bearer token that the other services present to file-service.",
             ),
+            sweep: SweepSettings::default(),
         }
     }
 }

@@ -83,6 +83,18 @@ impl State {
     }
 }
 
+/// The most characters of what a heartbeat says to people.
+const MESSAGE_CHARS: usize = 500;
+
+/// As much of a message as is kept.
+fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(MESSAGE_CHARS) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
 /// What a reported failure is known again by, and where its trace goes on.
 pub(super) struct Reported {
     digest: Digest,
@@ -177,6 +189,7 @@ impl Turn<'_> {
             deadline: Some(self.extended(execution_id)?),
             heartbeat_at: Some(self.now),
             progress: heartbeat.progress,
+            message: heartbeat.message.map(shortened),
         };
         self.decision.touched.push((execution_id, touched));
         Ok(())

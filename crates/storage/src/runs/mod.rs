@@ -15,7 +15,7 @@ mod read;
 
 pub use append::{Append, Appended, AttemptUpdate, NewAttempt, NewEvent, NewRun};
 pub use attempts::{DueAttempt, LANE_PERSON, LANE_TIMER, OutstandingAttempt};
-pub use live::LiveAttempt;
+pub use live::{AttemptPlace, LiveAttempt, StepWord};
 pub use read::{RunCursor, RunFilter, RunRow, StoredEvent, StoredRun};
 
 use crate::db::Db;

@@ -29,7 +29,7 @@ suite!(
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A run with attempts of these deadlines.
-async fn with_attempts(storage: &Storage, deadlines: &[Option<Millis>]) -> (RunId, Vec<ExecutionId>) {
+pub(crate) async fn with_attempts(storage: &Storage, deadlines: &[Option<Millis>]) -> (RunId, Vec<ExecutionId>) {
     let run_id = RunId(id());
     let mut append = start(run_id);
     append.open = deadlines.iter().map(|deadline| attempt(ExecutionId(id()), *deadline)).collect();

@@ -10,6 +10,7 @@ mod failover;
 mod others;
 mod processes;
 mod publications;
+mod run_files;
 mod run_lists;
 mod runs;
 mod schema;

@@ -237,6 +237,18 @@ fn a_heartbeat_extends_the_step_up_to_the_nodes_maximum_and_adds_no_event() {
 }
 
 #[test]
+fn what_a_heartbeat_says_to_people_is_kept_up_to_a_length() {
+    let mut stage = stage(&json!({}));
+    let a = stage.attempt("a");
+    for (said, kept) in
+        [("Страница 3".to_owned(), "Страница 3".to_owned()), ("я".repeat(600), "я".repeat(500) + "…")]
+    {
+        stage.decide(Input::Heartbeat(a, Heartbeat { progress: None, message: Some(said) }));
+        assert_eq!(stage.last.touched.last().unwrap().1.message, Some(kept));
+    }
+}
+
+#[test]
 fn any_sign_of_life_tells_that_the_task_was_delivered() {
     let signs: [fn(&mut Stage, ExecutionId); 4] = [
         |stage, a| drop(stage.ack(a)),

@@ -81,6 +81,7 @@ impl Draft {
         update.deadline = touched.deadline.map(Some).or(update.deadline);
         update.heartbeat_at = touched.heartbeat_at.or(update.heartbeat_at);
         update.progress = touched.progress.or_else(|| update.progress.take());
+        update.message = touched.message.or_else(|| update.message.take());
     }
 
     /// An attempt is no longer outstanding. One that the same transaction would have opened never

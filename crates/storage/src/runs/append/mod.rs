@@ -128,12 +128,22 @@ pub struct AttemptUpdate {
     pub heartbeat_at: Option<Millis>,
     /// How far it is: a raw JSON number.
     pub progress: Option<Json>,
+    /// What it says to people.
+    pub message: Option<String>,
 }
 
 impl AttemptUpdate {
     /// An update that changes nothing yet, to be filled.
     pub fn new(execution_id: ExecutionId) -> Self {
-        Self { execution_id, state: None, deadline: None, acked_at: None, heartbeat_at: None, progress: None }
+        Self {
+            execution_id,
+            state: None,
+            deadline: None,
+            acked_at: None,
+            heartbeat_at: None,
+            progress: None,
+            message: None,
+        }
     }
 }
 

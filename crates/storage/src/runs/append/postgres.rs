@@ -62,11 +62,12 @@ WITH created AS (
         acked_at = COALESCE(u.acked_at, a.acked_at),
         heartbeat_at = COALESCE(u.heartbeat_at, a.heartbeat_at),
         progress = COALESCE(u.progress, a.progress),
+        message = COALESCE(u.message, a.message),
         outstanding = NOT u.closes
     FROM unnest($34::uuid[], $35::uuid[], $36::boolean[], $37::text[], $38::boolean[], $39::bigint[],
-                $40::bigint[], $41::bigint[], $42::text[], $43::boolean[])
+                $40::bigint[], $41::bigint[], $42::text[], $43::text[], $44::boolean[])
          AS u (execution_id, run_id, free, state, sets_deadline, deadline, acked_at, heartbeat_at,
-               progress, closes)
+               progress, message, closes)
     WHERE a.execution_id = u.execution_id AND a.run_id IS NOT DISTINCT FROM u.run_id AND a.outstanding
       AND (u.free OR (u.run_id IN (SELECT run_id FROM ok)) IS TRUE)
 )
@@ -159,6 +160,7 @@ async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored,
         .bind(column!(changes, acked_at))
         .bind(column!(changes, heartbeat_at))
         .bind(column!(changes, progress))
+        .bind(column!(changes, message))
         .bind(column!(changes, closes))
         .fetch_all(connection)
         .await?;
