@@ -4,7 +4,10 @@ use config::Reader;
 use contract::manifest::Endpoint;
 use secrecy::SecretString;
 use std::net::{IpAddr, Ipv4Addr};
-use wire::{TlsClient, tls::ClientVariables};
+use wire::{
+    TlsClient, TlsServer,
+    tls::{ClientVariables, ServerVariables},
+};
 
 /// Everything that the service can be told.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct Settings {
     pub bind: IpAddr,
     /// Port of the HTTP listener; 0 lets the system choose.
     pub http_port: u16,
+    /// TLS of the HTTP listener; `None` is plain HTTP.
+    pub tls: Option<TlsServer>,
     /// The token that every route but the public ones needs. `None` only with `insecure`.
     pub token: Option<SecretString>,
     /// Accept requests without a token, as the local user.
@@ -21,6 +26,8 @@ pub struct Settings {
     pub engine: Endpoint,
     /// The engine's RPC credential, when it wants one.
     pub engine_token: Option<SecretString>,
+    /// How the engine is spoken to; `None` is plain TCP.
+    pub engine_tls: Option<TlsClient>,
     /// The plugin-manager's RPC door.
     pub plugin_manager: Endpoint,
     /// The plugin-manager's credential.
@@ -31,6 +38,8 @@ pub struct Settings {
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
     pub secret_manager_token: Option<SecretString>,
+    /// How secret-manager is spoken to; `None` is plain TCP.
+    pub secret_manager_tls: Option<TlsClient>,
     /// Base URL of file-service, without a slash at the end.
     pub file_service_url: String,
     /// The file-service's credential.
@@ -57,6 +66,7 @@ impl Settings {
                 .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address on which the service listens.")
                 .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             http_port: reader.port("API_HTTP_PORT", 3000, "HTTP port of the platform API."),
+            tls: TlsServer::read(reader, ServerVariables::API),
             token: reader.required_secret(
                 "CONVEYOR_API_TOKEN",
                 insecure,
@@ -68,6 +78,7 @@ impl Settings {
             },
             engine_token: reader
                 .secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
+            engine_tls: TlsClient::read(reader, ClientVariables::ENGINE),
             plugin_manager: Endpoint {
                 host: reader.text("PLUGIN_MANAGER_RPC_HOST", "plugin-manager", "Host of plugin-manager."),
                 port: reader.port("PLUGIN_MANAGER_RPC_PORT", 3000, "TCP port of plugin-manager."),
@@ -92,6 +103,7 @@ impl Settings {
                 insecure,
                 "Token of secret-manager's TCP door.",
             ),
+            secret_manager_tls: TlsClient::read(reader, ClientVariables::SECRET_MANAGER),
             file_service_url: reader.parsed(
                 "FILE_SERVICE_BASE_URL",
                 "URL",

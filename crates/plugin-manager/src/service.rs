@@ -200,5 +200,7 @@ fn bind_door(settings: &Settings, door: Door) -> Result<Server<Door>, Error> {
 
 fn bind_health(settings: &Settings) -> Result<HttpListener, Error> {
     let address = SocketAddr::new(settings.bind, settings.health_port);
-    HttpListener::bind(HttpConfig::new("plugin-manager-health", address)).map_err(Error::Health)
+    let config =
+        HttpConfig { tls: settings.health_tls.clone(), ..HttpConfig::new("plugin-manager-health", address) };
+    HttpListener::bind(config).map_err(Error::Health)
 }

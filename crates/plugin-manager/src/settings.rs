@@ -37,6 +37,8 @@ pub struct Settings {
     pub allow: AllowList,
     /// TLS of the TCP door; `None` is plain TCP.
     pub tls: Option<TlsServer>,
+    /// TLS of health and metrics; `None` is plain HTTP.
+    pub health_tls: Option<TlsServer>,
     /// How plugins are spoken to; `None` is plain TCP.
     pub plugin_tls: Option<TlsClient>,
     /// Bytes of one frame.
@@ -164,14 +166,8 @@ impl Settings {
                 "Former ingress token, accepted too while tokens are being rotated.",
             ),
             allow: read_allow(reader),
-            tls: TlsServer::read(
-                reader,
-                ServerVariables {
-                    certificate: "PLUGIN_MANAGER_TLS_CERT",
-                    key: "PLUGIN_MANAGER_TLS_KEY",
-                    client_ca: "PLUGIN_MANAGER_TLS_CLIENT_CA",
-                },
-            ),
+            tls: TlsServer::read(reader, ServerVariables::PLUGIN_MANAGER),
+            health_tls: TlsServer::read(reader, ServerVariables::PLUGIN_MANAGER_HEALTH),
             plugin_tls: TlsClient::read(reader, ClientVariables::PLUGINS),
             max_frame_bytes: read_size(
                 reader,

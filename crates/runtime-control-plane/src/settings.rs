@@ -27,6 +27,8 @@ pub struct Settings {
     pub engine: Endpoint,
     /// The engine's RPC credential, when it wants one.
     pub engine_token: Option<SecretString>,
+    /// How the engine is spoken to; `None` is plain TCP.
+    pub engine_tls: Option<TlsClient>,
     /// The key of plugins and executors. `None` only with `insecure`.
     pub key: Option<SecretString>,
     /// The key before the rotation, accepted and counted.
@@ -39,12 +41,16 @@ pub struct Settings {
     pub proxy_protocol: TrustProxy,
     /// TLS of the TCP door; `None` is plain TCP.
     pub tls: Option<TlsServer>,
+    /// TLS of the HTTP door; `None` is plain HTTP.
+    pub http_tls: Option<TlsServer>,
     /// How plugins are spoken to; `None` is plain TCP.
     pub plugin_tls: Option<TlsClient>,
     /// The secret-manager's TCP door.
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
     pub secret_manager_token: Option<SecretString>,
+    /// How secret-manager is spoken to; `None` is plain TCP.
+    pub secret_manager_tls: Option<TlsClient>,
     /// Base URL of file-service, without a slash at the end.
     pub file_service_url: String,
     /// Base URL of api, without a slash at the end.
@@ -188,14 +194,9 @@ impl Settings {
                      private peers) or a CIDR list.",
                 )
                 .unwrap_or_default(),
-            tls: TlsServer::read(
-                reader,
-                ServerVariables {
-                    certificate: "RUNTIME_CONTROL_PLANE_TLS_CERT",
-                    key: "RUNTIME_CONTROL_PLANE_TLS_KEY",
-                    client_ca: "RUNTIME_CONTROL_PLANE_TLS_CLIENT_CA",
-                },
-            ),
+            tls: TlsServer::read(reader, ServerVariables::CONTROL_PLANE),
+            http_tls: TlsServer::read(reader, ServerVariables::CONTROL_PLANE_HTTP),
+            engine_tls: TlsClient::read(reader, ClientVariables::ENGINE),
             plugin_tls: TlsClient::read(reader, ClientVariables::PLUGINS),
             secret_manager: reader
                 .parsed(
@@ -210,6 +211,7 @@ impl Settings {
                 "SECRET_MANAGER_TOKEN",
                 "Token of secret-manager's TCP door; without it only steps without secrets can be dispatched.",
             ),
+            secret_manager_tls: TlsClient::read(reader, ClientVariables::SECRET_MANAGER),
             file_service_url: url(reader, "FILE_SERVICE_BASE_URL", "http://file-service:3000", "Base URL of file-service."),
             api_url: url(reader, "API_BASE_URL", "http://api:3000", "Base URL of api."),
             max_frame_bytes: bounded(

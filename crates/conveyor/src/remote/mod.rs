@@ -32,7 +32,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 #[derive(Args, Debug)]
 #[allow(clippy::doc_markdown, reason = "help text is no markdown")]
 pub(crate) struct Place {
-    /// The platform's API [default: CONVEYOR_URL, else http://127.0.0.1:8080]
+    /// The platform's API [default: CONVEYOR_URL, else http://127.0.0.1:8080]; for HTTPS with an authority of
+    /// your own set CONVEYOR_API_CA_FILE
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// A file that holds the API's token [default: CONVEYOR_API_TOKEN]
@@ -64,6 +65,7 @@ impl Platform {
         let mut reader = Reader::new(&Environment);
         let url = reader.text("CONVEYOR_URL", DEFAULT_URL, "The platform's API.");
         let token = reader.secret("CONVEYOR_API_TOKEN", "The API's token.");
+        let ca = Client::read_authorities(&mut reader);
         let folder = reader.text("CONVEYOR_DATA_DIR", "./data", "The data folder.");
         reader.finish().map_err(Failure::invalid)?;
         let url = place.url.clone().unwrap_or(url);
@@ -87,7 +89,7 @@ impl Platform {
             // A platform may ask for none; what it says without one names the ways to give it.
             (None, None, None) => of_folder(Path::new(&folder))?,
         };
-        Ok(Self { client: Client::new(url.clone(), token)?, url, json: place.json })
+        Ok(Self { client: Client::new(url.clone(), token, ca.as_ref())?, url, json: place.json })
     }
 
     /// Reads what is at a path of the API.

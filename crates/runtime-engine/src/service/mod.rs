@@ -116,7 +116,7 @@ fn bind(settings: &Settings, engine: Engine) -> Result<Server<Door>, Error> {
         allow: settings.allow.clone(),
         limits: Limits { max_frame_bytes: settings.max_frame_bytes.saturating_mul(2), ..Limits::default() },
         proxy_protocol: TrustProxy::Nobody,
-        tls: None,
+        tls: settings.tls.clone(),
     };
     let server = Server::bind(config, Arc::clone(&door))?;
     door.know_stats(server.stats());

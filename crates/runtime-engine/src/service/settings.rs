@@ -7,7 +7,7 @@ use std::{
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
-use wire::AllowList;
+use wire::{AllowList, TlsServer, tls::ServerVariables};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -20,6 +20,8 @@ pub struct Settings {
     pub rpc_port: u16,
     /// Who may connect.
     pub allow: AllowList,
+    /// TLS of the RPC door; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
     /// What callers must present in `token`; `None`: nothing is asked for.
     pub rpc_token: Option<SecretString>,
     /// The largest frame of the platform's outer doors. The engine's own door takes twice that, so
@@ -44,6 +46,7 @@ impl Default for Settings {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             rpc_port: 0,
             allow: AllowList::default(),
+            tls: None,
             rpc_token: None,
             max_frame_bytes: 16 * 1024 * 1024,
             policy: Policy::default(),
@@ -76,6 +79,7 @@ impl Settings {
                     "Addresses that may connect to the engine's RPC.",
                 )
                 .unwrap_or_default(),
+            tls: TlsServer::read(reader, ServerVariables::ENGINE),
             rpc_token: reader
                 .secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
             max_frame_bytes: bytes(reader, "CONVEYOR_MAX_FRAME_BYTES", 16 * MIB, "Largest frame of a TCP door."),

@@ -122,6 +122,10 @@ Exit codes:
     /// HOST:PORT checks a plugin that runs, wherever it publishes itself. With --listen the check is
     /// the plugin's plugin-manager and control plane: start the plugin with these addresses, and
     /// publication and reports are checked too. docs/plugin-protocol.md has the rules.
+    ///
+    /// TLS is spoken where the variables of the played services say so: to the plugin with
+    /// CONVEYOR_PLUGIN_TLS_CA_FILE, at the doors of --listen with PLUGIN_MANAGER_TLS_CERT_FILE and _KEY_FILE,
+    /// RUNTIME_CONTROL_PLANE_TLS_CERT_FILE and _KEY_FILE.
     #[command(after_help = "Examples:
   conveyor plugin check 127.0.0.1:9420 --token dev-token
   conveyor plugin check 127.0.0.1:9420 --token dev-token --node plugin.example.echo --input text=hi
