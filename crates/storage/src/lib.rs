@@ -18,6 +18,7 @@
 
 mod blobs;
 pub mod catalogue;
+mod clock;
 mod db;
 mod error;
 mod migrate;
@@ -31,6 +32,7 @@ pub mod users;
 
 pub use blobs::{BlobRow, Blobs};
 pub use catalogue::Catalogue;
+pub use clock::{Clock, ClockStep};
 pub use error::{Error, Result};
 pub use processes::Processes;
 pub use run_files::OrphanedFile;
@@ -136,6 +138,8 @@ mod tests {
         let storage = Storage::open(&settings).await.unwrap();
         let (id, at, digest) = (uuid::Uuid::nil(), Millis(0), Digest([0; 32]));
         send((storage.now(), storage.ping(), storage.close()));
+        let clock = Clock::new(storage.clone());
+        send((clock.refresh(), clock.watch()));
 
         let catalogue = storage.catalogue();
         send((catalogue.snapshot(), catalogue.revision(), catalogue.remove("p", at)));
@@ -157,7 +161,7 @@ mod tests {
         send((
             runs.run_of(&[]),
             runs.claim_dispatch(&[], Duration::ZERO),
-            runs.take_due(1, Duration::ZERO, at),
+            runs.take_due(1, Duration::ZERO, false),
         ));
         send((runs.outstanding(RunId(id)), runs.outstanding_count(), runs.list_outstanding(1)));
         send(runs.list(&runs::RunFilter::default(), None, 1));

@@ -4,13 +4,10 @@
 use contract::Millis;
 use queue::Notices;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use storage::{Storage, catalogue::Snapshot};
+use storage::{Clock, Storage, catalogue::Snapshot};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -24,17 +21,16 @@ pub(crate) struct CatalogueCache {
     current: watch::Sender<Option<Arc<Snapshot>>>,
     /// When the last successful refresh began: whoever asked before it needs no other.
     refreshed: Mutex<Option<Instant>>,
-    /// Database clock minus ours, milliseconds.
-    clock_offset: AtomicI64,
+    clock: Clock,
 }
 
 impl CatalogueCache {
     pub(crate) fn new(storage: Storage) -> Self {
         Self {
+            clock: Clock::new(storage.clone()),
             storage,
             current: watch::Sender::new(None),
             refreshed: Mutex::new(None),
-            clock_offset: AtomicI64::new(0),
         }
     }
 
@@ -51,7 +47,7 @@ impl CatalogueCache {
 
     /// The time by the database's clock, as of the last look at it.
     pub(super) fn now(&self) -> Millis {
-        Millis(system_millis().saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+        self.clock.now()
     }
 
     /// A snapshot no older than this call. Callers at the same time share one query, and the
@@ -88,7 +84,7 @@ impl CatalogueCache {
     pub(crate) async fn follow(&self, mut notices: Notices, stop: CancellationToken) {
         loop {
             let fresh = async {
-                self.look_at_clock().await?;
+                self.clock.refresh().await?;
                 self.refresh().await
             };
             match stop.run_until_cancelled(fresh).await {
@@ -107,19 +103,4 @@ impl CatalogueCache {
             }
         }
     }
-
-    async fn look_at_clock(&self) -> Result<(), storage::Error> {
-        let theirs = self.storage.now().await?;
-        self.clock_offset.store(theirs.0.saturating_sub(system_millis()), Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-fn system_millis() -> i64 {
-    // Before 1970 and after the year 292 million the clock counts as 1970.
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .unwrap_or(0)
 }

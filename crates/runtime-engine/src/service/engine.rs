@@ -2,7 +2,6 @@
 
 use super::{
     catalogue::Catalogue,
-    clock::Clock,
     committer::{Command, Held, unavailable},
     graphs::Graphs,
     metrics::Metrics,
@@ -21,7 +20,7 @@ pub(crate) struct Shared {
     /// Bytes of payloads in the answer to one query: what callers take in one frame, with room for
     /// what is around them.
     pub(crate) page_bytes: usize,
-    pub(crate) clock: Clock,
+    pub(crate) clock: storage::Clock,
     pub(crate) graphs: Graphs,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) metrics: Arc<Metrics>,

@@ -1,7 +1,6 @@
 //! The service around the core: RPC, committers, publishing, the sweep.
 
 mod catalogue;
-mod clock;
 mod committer;
 mod draw;
 mod engine;
@@ -20,7 +19,6 @@ pub use error::Error;
 pub use settings::Settings;
 
 use catalogue::Catalogue;
-use clock::Clock;
 use committer::Committer;
 use engine::{Engine, Shared};
 use futures::{StreamExt, stream::FuturesUnordered};
@@ -63,8 +61,10 @@ pub struct Service {
 pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> Result<Service, Error> {
     let Deps { storage, queue } = deps;
     let metrics = Arc::new(Metrics::default());
+    let clock = storage::Clock::new(storage.clone());
+    clock.watch().await?;
     let shared = Arc::new(Shared {
-        clock: Clock::start(storage.clone()).await?,
+        clock,
         graphs: Graphs::new(storage.clone()),
         catalogue: Arc::new(Catalogue::start(storage.clone()).await?),
         policy: settings.policy.clone(),

@@ -156,18 +156,17 @@ impl Runs {
     /// Takes at most `limit` (512) outstanding attempts whose deadline has passed by the database's clock,
     /// the oldest first, and moves their deadlines by `hold` from now, so that another engine does
     /// not take them meanwhile. What becomes of them the taker appends; if it dies, they are due
-    /// again after `hold`. Attempts that somebody had claimed are only taken once the clock has
-    /// reached `lost_before`: after a restart nobody is declared lost before one full delivery
-    /// deadline has passed (protocol section 5).
-    pub async fn take_due(&self, limit: u32, hold: Duration, lost_before: Millis) -> Result<Vec<DueAttempt>> {
+    /// again after `hold`. With `spares_claimed` attempts that somebody had claimed are left: after a
+    /// restart nobody is declared lost before one full delivery deadline has passed (protocol section 5).
+    pub async fn take_due(&self, limit: u32, hold: Duration, spares_claimed: bool) -> Result<Vec<DueAttempt>> {
         let (clock, skip_locked) = (self.db.clock(), self.db.skip_locked());
         let limit = limit.min(MAX_DUE);
         let due: Vec<(Uuid, Uuid, String, i64, String)> = in_tx!(&self.db, |c| {
             let mut query = QueryBuilder::new(
                 "SELECT execution_id, run_id, state, deadline, lane FROM attempts WHERE outstanding AND deadline <= ",
             );
-            query.push(clock).push(" AND (state = 'queued' OR ").push(clock).push(" >= ");
-            query.push_bind(lost_before.0).push(") ORDER BY deadline LIMIT ").push_bind(i64::from(limit));
+            query.push(clock).push(if spares_claimed { " AND state = 'queued'" } else { "" });
+            query.push(" ORDER BY deadline LIMIT ").push_bind(i64::from(limit));
             query.push(skip_locked);
             let due: Vec<(Uuid, Uuid, String, i64, String)> =
                 query.build_query_as().fetch_all(&mut *c).await?;

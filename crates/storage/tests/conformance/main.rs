@@ -6,6 +6,7 @@
 
 mod attempts;
 mod catalogue;
+mod clock;
 mod failover;
 mod others;
 mod processes;
