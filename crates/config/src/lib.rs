@@ -7,8 +7,10 @@
 //! This crate never reads a file except the one that a `NAME_FILE` variable names, and never
 //! prints.
 
+mod common;
 mod reader;
 mod source;
 
+pub use common::HostPort;
 pub use reader::{Entry, Fault, Invalid, Kind, Origin, Reader};
 pub use source::{Environment, Source, Variables};

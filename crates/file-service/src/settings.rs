@@ -1,7 +1,7 @@
 use config::Reader;
 use secrecy::SecretString;
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -42,14 +42,8 @@ impl Settings {
     /// Reads and declares the variables. Faults are collected by the reader; what comes back after
     /// a fault is only a placeholder.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Lets services start without keys and tokens; only for a machine of your own.",
-        );
-        let bind = reader
-            .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
-            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let insecure = reader.insecure_dev();
+        let bind = reader.bind_address();
         let port = reader.port("FILE_SERVICE_HTTP_PORT", 3000, "HTTP port of file-service.");
         let data =
             reader.text("CONVEYOR_DATA_DIR", "data", "Folder of everything that is kept on this machine.");

@@ -54,6 +54,16 @@ pub struct StorageSettings {
     pub max_connections: u32,
 }
 
+impl StorageSettings {
+    /// Judges a URL, before anybody is connected to.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`] with what is wrong; never the password.
+    pub fn check(url: &SecretString) -> Result<(), Error> {
+        open::check(url.expose_secret())
+    }
+}
+
 /// An open database. Cloning shares its connections.
 #[derive(Clone, Debug)]
 pub struct Storage {

@@ -8,6 +8,7 @@ pub mod client;
 pub mod codec;
 pub mod gate;
 pub mod http_listener;
+pub mod neighbours;
 pub mod packet;
 pub mod server;
 pub mod tls;
