@@ -79,7 +79,7 @@ impl OfRun {
     fn parse(process_id: &str, run_id: &str) -> Result<Self, Problem> {
         Ok(Self {
             process_id: process_id.parse().map_err(|_| Problem::not_found("process", process_id))?,
-            run_id: run_id.parse().map_err(|_| Problem::not_found("run", run_id))?,
+            run_id: run_id.parse().map_err(|_| Problem::no_run(run_id))?,
         })
     }
 }
@@ -102,7 +102,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OfAnyRun {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let run_id: String = path(parts, state).await?;
-        run_id.parse().map(Self).map_err(|_| Problem::not_found("run", run_id))
+        run_id.parse().map(Self).map_err(|_| Problem::no_run(run_id))
     }
 }
 

@@ -48,6 +48,10 @@ pub(crate) struct Metrics {
     pub(crate) outstanding: Gauge,
     /// Transactions that the database did not take or answer; nothing in them was answered as stored.
     pub(crate) commits_failed: Counter,
+    /// Runs that retention deleted, by its rule.
+    runs_pruned: Family<Reason, Counter>,
+    /// Since the start of the oldest run that has ended and is kept.
+    pub(crate) oldest_run_seconds: Gauge,
     /// Requests refused for their credential.
     pub(crate) unauthorized: Counter,
     /// Connections refused, by reason: the door's own count, shown here.
@@ -70,6 +74,8 @@ impl Default for Metrics {
             words_dropped: Counter::default(),
             outstanding: Gauge::default(),
             commits_failed: Counter::default(),
+            runs_pruned: Family::default(),
+            oldest_run_seconds: Gauge::default(),
             unauthorized: Counter::default(),
             refused: Family::default(),
             connections: Gauge::default(),
@@ -99,6 +105,13 @@ impl Default for Metrics {
             "Transactions that the database did not take",
             this.commits_failed.clone(),
         );
+        registry.register("runs_pruned", "Runs deleted by retention, by its rule", this.runs_pruned.clone());
+        registry.register_with_unit(
+            "oldest_run_age",
+            "Since the start of the oldest ended run that is kept",
+            Unit::Seconds,
+            this.oldest_run_seconds.clone(),
+        );
         registry.register("unauthorized", "Requests refused for their credential", this.unauthorized.clone());
         registry.register("connections_refused", "Connections refused, by reason", this.refused.clone());
         registry.register("connections", "Open RPC connections", this.connections.clone());
@@ -124,6 +137,11 @@ impl Metrics {
             RpcError::new(ErrorCode::Internal, format!("the metrics page failed: {error}"))
         })?;
         Ok(page)
+    }
+
+    /// Counts runs that retention deleted by a rule: `age` or `count`.
+    pub(crate) fn pruned(&self, rule: &'static str, runs: u64) {
+        self.runs_pruned.get_or_create(&[("reason", rule)]).inc_by(runs);
     }
 
     /// Counts an answer to a report.

@@ -9,6 +9,7 @@ mod graphs;
 mod metrics;
 mod publisher;
 mod reports;
+mod retention;
 mod rpc;
 mod runs;
 mod schedules;
@@ -16,6 +17,7 @@ mod settings;
 mod sweep;
 
 pub use error::Error;
+pub use retention::Retention;
 pub use settings::Settings;
 
 use catalogue::Catalogue;
@@ -26,6 +28,7 @@ use graphs::Graphs;
 use metrics::Metrics;
 use publisher::Publisher;
 use queue::Queue;
+use retention::Pruner;
 use rpc::Door;
 use schedules::Schedules;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -89,6 +92,8 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
     drop(publisher);
     parts.push(("publisher", tokio::spawn(publishing)));
     let engine = Engine::new(shared, senders);
+    let pruner = Pruner::new(engine.clone(), queue.clone(), settings.retention);
+    parts.push(("retention", tokio::spawn(pruner.run(stop.clone()))));
     let sweep = Sweep::new(engine.clone(), queue, settings.sweep_interval);
     parts.push(("sweep", tokio::spawn(sweep.run(stop.clone()))));
     let schedules = Schedules::new(engine.clone());

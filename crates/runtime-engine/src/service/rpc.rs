@@ -57,6 +57,10 @@ impl Door {
             // The other numbers are worth having when the database is away.
             Err(error) => tracing::debug!(event = "outstanding_uncounted", "{error}"),
         }
+        if let Ok(oldest) = shared.storage.runs().oldest_ended().await {
+            let age = oldest.map_or(0, |at| shared.clock.now().since(at).as_secs());
+            shared.metrics.oldest_run_seconds.set(i64::try_from(age).unwrap_or(i64::MAX));
+        }
         shared.metrics.page(self.stats.get().map(AsRef::as_ref))
     }
 }

@@ -1,17 +1,17 @@
 //! Starting, canceling and reading runs.
 
 use super::{
-    committer::{Command, Start, unavailable, unknown_run},
+    committer::{Command, Start, too_many_running, unavailable},
     draw,
     engine::{Engine, answer, outcome},
 };
 use crate::core::{Confirmation, Graph, Input, Kept, RunStarted};
 use contract::{
-    ErrorCode, Json, RpcError, RunId,
+    ErrorCode, Json, ProcessId, RpcError,
     report::{Receipt, ReportOutcome},
     run::{
         HistoryEvent, RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunRetry,
-        RunStart, RunStatus, RunSummary, StepConfirm,
+        RunStart, RunStatus, RunSummary, StepConfirm, not_found,
     },
 };
 use serde::Deserialize;
@@ -81,27 +81,35 @@ async fn begin(
     kept: Kept,
     idempotency_key: Option<String>,
 ) -> Result<contract::run::RunStarted, RpcError> {
-    if let Some(most) = graph.max_concurrent_runs {
-        let runs = engine.shared.storage.runs();
-        let process_id = started.process_id;
-        if let Some(key) = &idempotency_key
-            && let Some(run_id) = runs.with_key(process_id, key).await.map_err(|error| unavailable(&error))?
-        {
-            return Ok(contract::run::RunStarted { run_id, created: false });
-        }
-        let running = runs.running_count(process_id, most).await.map_err(|error| unavailable(&error))?;
-        if running >= most {
-            let message = format!(
-                "process {process_id} has {running} running runs, as many as its settings.maxConcurrentRuns \
-                 allows; start again when one has ended"
-            );
-            return Err(RpcError::new(ErrorCode::Overloaded, message));
-        }
+    if let Some(most) = graph.max_concurrent_runs
+        && let Some(answer) = beyond(engine, started.process_id, most, idempotency_key.as_deref()).await?
+    {
+        return answer;
     }
     let (reply, receiver) = oneshot::channel();
     let start = Start { run_id: draw::run_id(), graph, started, kept, idempotency_key, reply };
     engine.send(Command::Start(Box::new(start))).await;
     answer(receiver).await?
+}
+
+/// Looks ahead whether a start will be refused, which costs no decision then: an answer without it.
+/// The append decides.
+async fn beyond(
+    engine: &Engine,
+    process_id: ProcessId,
+    most: u32,
+    key: Option<&str>,
+) -> Result<Option<Result<contract::run::RunStarted, RpcError>>, RpcError> {
+    let runs = engine.shared.storage.runs();
+    if runs.running_places(process_id).await.map_err(|error| unavailable(&error))? < u64::from(most) {
+        return Ok(None);
+    }
+    if let Some(key) = key
+        && let Some(run_id) = runs.with_key(process_id, key).await.map_err(|error| unavailable(&error))?
+    {
+        return Ok(Some(Ok(contract::run::RunStarted { run_id, created: false })));
+    }
+    Ok(Some(Err(too_many_running(process_id, Some(most)))))
 }
 
 /// `runtime.run_cancel`: done, or canceled before; `conflict` when the run ended otherwise.
@@ -168,10 +176,6 @@ async fn row(engine: &Engine, asked: &RunRef) -> Result<RunRow, RpcError> {
     let row = engine.shared.storage.runs().get(asked.run_id).await.map_err(|error| unavailable(&error))?;
     row.filter(|row| asked.process_id.is_none_or(|process_id| process_id == row.process_id))
         .ok_or_else(|| not_found(asked.run_id))
-}
-
-fn not_found(run_id: RunId) -> RpcError {
-    unknown_run(run_id)
 }
 
 fn page(limit: u32, most: u32) -> Result<u32, RpcError> {

@@ -1,5 +1,6 @@
 //! What the engine is told: every variable with its default (protocol section 9).
 
+use super::Retention;
 use crate::core::Policy;
 use config::Reader;
 use secrecy::SecretString;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub policy: Policy,
     /// How often deadlines that have passed are looked for.
     pub sweep_interval: Duration,
+    /// What is kept of the runs that have ended.
+    pub retention: Retention,
     /// Transactions that run at the same time; 0: three on PostgreSQL, one on SQLite.
     pub committers: usize,
     /// Memory of the runs that are held, over all committers.
@@ -51,6 +54,7 @@ impl Default for Settings {
             max_frame_bytes: 16 * 1024 * 1024,
             policy: Policy::default(),
             sweep_interval: Duration::from_secs(1),
+            retention: Retention::default(),
             committers: 0,
             cache_bytes: 64 * 1024 * 1024,
             drain_timeout: Duration::from_secs(30),
@@ -90,6 +94,7 @@ impl Settings {
                 default.sweep_interval,
                 "How often deadlines that have passed are looked for.",
             ),
+            retention: Retention::read(reader),
             committers: usize::try_from(reader.number(
                 "RUNTIME_ENGINE_COMMITTERS",
                 "count",

@@ -7,7 +7,7 @@ use super::{committer::Command, engine::Engine, metrics::Label};
 use crate::core::Input;
 use queue::{Lane, Queue};
 use std::time::Duration;
-use storage::runs::{AttemptState, DueAttempt};
+use storage::runs::{AttemptLane, AttemptState, DueAttempt};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -81,14 +81,14 @@ impl Sweep {
         if due.is_empty() {
             return;
         }
-        let lanes_are_full = self.lanes_are_full().await;
+        let full = self.full_lanes().await;
         for attempt in due {
-            let DueAttempt { execution_id, run_id, state, is_task, .. } = attempt;
+            let DueAttempt { execution_id, run_id, state, lane, .. } = attempt;
             let (done, command) = match state {
-                _ if !is_task => {
+                _ if matches!(lane, AttemptLane::Timer | AttemptLane::Person) => {
                     ("timer_due", Some(Command::input(run_id, Input::TimerDue(execution_id), None)))
                 }
-                AttemptState::Queued if lanes_are_full => ("lane_full", None),
+                AttemptState::Queued if full.contains(&lane) => ("lane_full", None),
                 AttemptState::Queued => ("republished", Some(Command::republish(run_id, execution_id))),
                 AttemptState::Dispatched => (
                     "delivery_overdue",
@@ -105,13 +105,15 @@ impl Sweep {
         }
     }
 
-    /// A queue that does not answer is not full: publishing fails by itself then.
-    async fn lanes_are_full(&self) -> bool {
-        for lane in Lane::ALL {
+    /// The lanes that hold so much that nothing is put there again; the other one goes on. A queue that
+    /// does not answer is not full: publishing fails by itself then.
+    async fn full_lanes(&self) -> Vec<AttemptLane> {
+        let mut full = Vec::new();
+        for (lane, of) in [(Lane::Plugin, AttemptLane::Plugin), (Lane::Executor, AttemptLane::Executor)] {
             if self.queue.depth(lane).await.is_ok_and(|depth| depth >= LANE_CEILING) {
-                return true;
+                full.push(of);
             }
         }
-        false
+        full
     }
 }

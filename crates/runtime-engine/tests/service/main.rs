@@ -7,5 +7,6 @@ mod bed;
 mod faults;
 mod replicas;
 mod reports;
+mod retention;
 mod runs;
 mod waits;

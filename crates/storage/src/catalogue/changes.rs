@@ -14,6 +14,9 @@ const UNYANK: &str = "\
     UPDATE publications SET yanked_at = NULL \
     WHERE plugin_id = $1 AND version = $2 AND yanked_at IS NOT NULL";
 
+const LIMIT: &str = "\
+    UPDATE plugins SET max_attempts = $2 WHERE plugin_id = $1 AND COALESCE(max_attempts, 0) <> COALESCE($2, 0)";
+
 // Two changes within a millisecond are one: what came of them counts.
 const REMEMBER: &str = "\
     INSERT INTO plugin_health_history (plugin_id, at, state, reason) VALUES ($1, $2, $3, $4) \
@@ -126,6 +129,16 @@ impl Catalogue {
                     .bind(quarantined)
                     .execute(&mut *c)
                     .await?;
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
+        })
+    }
+
+    /// Says how many attempts of a plugin may be dispatched and unfinished at once, from 1 up; `None`: as
+    /// many as there are. Attempts that were dispatched without a limit do not count.
+    pub async fn set_max_attempts(&self, plugin_id: &str, most: Option<u32>) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done = sqlx::query(LIMIT).bind(plugin_id).bind(most.map(i64::from)).execute(&mut *c).await?;
             grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }

@@ -24,6 +24,7 @@ struct Plugin {
     created_at: i64,
     removed_at: Option<i64>,
     quarantined: bool,
+    max_attempts: Option<i64>,
     state: Option<String>,
     since: Option<i64>,
     checked_at: Option<i64>,
@@ -83,7 +84,7 @@ macro_rules! of_plugins {
     };
 }
 of_plugins!(PLUGINS:
-    "SELECT p.plugin_id, p.created_at, p.removed_at, p.quarantined, h.state, h.since, h.checked_at, \
+    "SELECT p.plugin_id, p.created_at, p.removed_at, p.quarantined, p.max_attempts, h.state, h.since, h.checked_at, \
             h.last_error, h.failures, h.successes \
      FROM plugins p LEFT JOIN plugin_health h ON h.plugin_id = p.plugin_id"
     where "p.plugin_id");
@@ -270,6 +271,7 @@ impl Tables {
 impl Plugin {
     fn into_plugin(self) -> Result<PluginRow> {
         let what = format!("the health of plugin {}", self.plugin_id);
+        let limit = format!("the limit of plugin {}", self.plugin_id);
         let count = |value: Option<i64>| {
             u32::try_from(value.unwrap_or(0)).map_err(|error| Error::corrupt(&*what, &error))
         };
@@ -285,6 +287,10 @@ impl Plugin {
             created_at: Millis(self.created_at),
             removed_at: rows::optional_time(self.removed_at),
             quarantined: self.quarantined,
+            max_attempts: self
+                .max_attempts
+                .map(|most| u32::try_from(most).map_err(|error| Error::corrupt(&*limit, &error)))
+                .transpose()?,
             health,
             plugin_id: self.plugin_id,
             ..PluginRow::default()

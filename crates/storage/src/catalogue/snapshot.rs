@@ -67,6 +67,8 @@ pub struct PluginRow {
     pub removed_at: Option<Millis>,
     /// Quarantined by an operator.
     pub quarantined: bool,
+    /// How many attempts may be dispatched and unfinished at once; `None`: as many as there are.
+    pub max_attempts: Option<u32>,
     /// As the last probe found it.
     pub health: Health,
     /// Its own listener.
@@ -259,6 +261,22 @@ impl Snapshot {
         Some((plugin, plugin.publications.get(*place)?))
     }
 
+    /// The plugin that gets a task, when it has a limit of attempts at once: that of the publication, or
+    /// without one the owner of the node type.
+    pub fn limited_plugin(
+        &self,
+        node_type: &str,
+        publication_id: Option<PublicationId>,
+    ) -> Option<&PluginRow> {
+        let found = publication_id.and_then(|id| self.publication(id)).map(|(plugin, _)| plugin);
+        found.or_else(|| self.owner_of(node_type)).filter(|plugin| plugin.max_attempts.is_some())
+    }
+
+    /// Has the plugin a limit of attempts at once?
+    pub fn is_limited(&self, plugin_id: &str) -> bool {
+        self.plugins.get(plugin_id).is_some_and(|plugin| plugin.max_attempts.is_some())
+    }
+
     /// The version that a workspace is pinned to.
     pub fn pinned_version(&self, plugin_id: &str, workspace_id: &str) -> Option<&str> {
         let key = PinKey { workspace_id: workspace_id.to_owned(), plugin_id: plugin_id.to_owned() };
@@ -365,6 +383,7 @@ impl Snapshot {
             enabled: in_workspace && for_user != Some(false),
             quarantined: plugin.quarantined,
             removed: plugin.removed_at.is_some(),
+            max_attempts: plugin.max_attempts,
             pinned_version: self.pinned_version(plugin_id, workspace_id).map(str::to_owned),
             signature: newest.seal.state,
         })

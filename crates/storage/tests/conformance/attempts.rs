@@ -6,7 +6,7 @@ use futures::future::join_all;
 use std::{collections::HashSet, time::Duration};
 use storage::{
     Storage,
-    runs::{Append, Appended, AttemptState, AttemptUpdate},
+    runs::{Append, Appended, AttemptLane, AttemptState, AttemptUpdate},
 };
 
 suite!(
@@ -29,7 +29,10 @@ suite!(
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A run with attempts of these deadlines.
-pub(crate) async fn with_attempts(storage: &Storage, deadlines: &[Option<Millis>]) -> (RunId, Vec<ExecutionId>) {
+pub(crate) async fn with_attempts(
+    storage: &Storage,
+    deadlines: &[Option<Millis>],
+) -> (RunId, Vec<ExecutionId>) {
     let run_id = RunId(id());
     let mut append = start(run_id);
     append.open = deadlines.iter().map(|deadline| attempt(ExecutionId(id()), *deadline)).collect();
@@ -166,7 +169,7 @@ async fn due_attempts_are_taken_by_one_of_two_engines_and_held(storage: Storage)
     let taken = [one.unwrap(), two.unwrap()].concat();
     let [due] = taken.as_slice() else { panic!("{taken:?}") };
     assert_eq!((due.execution_id, due.run_id, due.state), (ids[0], run_id, AttemptState::Queued));
-    assert_eq!(due.deadline, Millis(1));
+    assert_eq!((due.deadline, due.lane), (Millis(1), AttemptLane::Plugin));
     assert!(runs.take_due(10, HOUR, false).await.unwrap().is_empty());
 
     // A hold that has passed makes it due again.

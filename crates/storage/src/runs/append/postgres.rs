@@ -108,7 +108,7 @@ pub(super) async fn append(pool: &PgPool, waves: &[Wave<'_>]) -> Result<Vec<Stor
     Ok(stored)
 }
 
-async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
+pub(super) async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
     /// One column of some rows, as an array.
     macro_rules! column {
         ($rows:ident, $field:ident) => {
@@ -180,7 +180,7 @@ mod tests {
         let Db::Pg(pool) = open::open(&url, 1).await.unwrap() else { panic!("not PostgreSQL") };
         let mut connection = pool.acquire().await.unwrap();
         connection.execute(AssertSqlSafe(format!("PREPARE append AS {APPEND}"))).await.unwrap();
-        let parameters = ["'{}'"; 43].join(", ");
+        let parameters = ["'{}'"; 44].join(", ");
         let explain = AssertSqlSafe(format!("EXPLAIN EXECUTE append ({parameters})"));
         let lines: Vec<String> = sqlx::query_scalar(explain).fetch_all(&mut *connection).await.unwrap();
         let plan = lines.join("\n");

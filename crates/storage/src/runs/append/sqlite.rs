@@ -99,7 +99,7 @@ pub(super) async fn append(pool: &SqlitePool, waves: &[Wave<'_>]) -> Result<Vec<
     )
 }
 
-async fn store(c: &mut SqliteConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
+pub(super) async fn store(c: &mut SqliteConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
     let mut stored = Stored::default();
     for chunk in chunks(&wave.creates) {
         stored.moved.extend(create(c, chunk).await?);
