@@ -33,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Tasks that wait for room in the window of their endpoint.
     pub(crate) parked: Gauge,
+    /// Tasks that wait for a place of their plugin.
+    at_limit: Gauge,
     /// Delivered tasks whose plugins may still answer.
     pub(crate) listening: Gauge,
     /// Reports that wait for the engine.
@@ -55,6 +57,7 @@ impl Metrics {
             dispatches: Family::default(),
             in_flight: Gauge::default(),
             parked: Gauge::default(),
+            at_limit: Gauge::default(),
             listening: Gauge::default(),
             reports_in_flight: Gauge::default(),
         };
@@ -81,6 +84,11 @@ impl Metrics {
             "dispatch_parked",
             "Tasks that wait for room in their endpoint's window",
             self.parked.clone(),
+        );
+        registry.register(
+            "dispatch_at_limit",
+            "Tasks that wait because their plugin has as many attempts as its limit",
+            self.at_limit.clone(),
         );
         registry.register(
             "dispatch_listening",
@@ -126,6 +134,11 @@ impl Metrics {
     /// A dispatch has ended. Codes that plugins invent are counted as `other`.
     pub(crate) fn dispatch(&self, outcome: &'static str, code: &'static str) {
         self.dispatches.get_or_create(&[("outcome", outcome), ("code", code)]).inc();
+    }
+
+    /// So many tasks wait for places of their plugins.
+    pub(crate) fn waiting(&self, tasks: usize) {
+        self.at_limit.set(i64::try_from(tasks).unwrap_or(i64::MAX));
     }
 
     /// The text of `/metrics/self`.

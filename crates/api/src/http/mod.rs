@@ -74,6 +74,7 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(plugins::versions::yank))
         .routes(routes!(plugins::versions::unyank))
         .routes(routes!(plugins::versions::diff))
+        .routes(routes!(plugins::operations::limit))
         .routes(routes!(plugins::operations::quarantine))
         .routes(routes!(plugins::operations::release))
         .routes(routes!(plugins::operations::health))

@@ -108,6 +108,10 @@ async fn versions_are_published_listed_compared_pinned_and_yanked() {
         assert_eq!((&asked["pluginId"], &asked["workspaceId"]), (&json!("text-tools"), &json!("default")));
         assert_eq!(asked["publicationVersion"], asked_version, "{path}");
     }
+    let limit = pattern::PLUGIN_LIMIT.name;
+    world.plugins.answer(limit, json!({"changed": true, "revision": 9}));
+    assert_eq!(world.post("/plugins/text-tools/limit?attempts=2", "").await.status, StatusCode::OK);
+    assert_eq!(world.plugins.asked_once(limit)["maxAttempts"], 2);
     let unnamed = world.post("/plugins/text-tools/pin", "").await;
     assert_eq!(unnamed.refusal(), (400, "invalid_request".to_owned()));
     let diff = json!({"breaking": false, "changes": []});

@@ -77,6 +77,26 @@ async fn a_quarantined_plugin_gets_no_tasks_until_it_is_released() {
     );
 }
 
+#[tokio::test]
+async fn a_limit_of_attempts_is_set_shown_and_lifted() {
+    let house = House::new().await;
+    let (service, _plugin) = two_versions(&house).await;
+    let limit = async |most: Value| {
+        service.ask("plugin.limit", json!({"pluginId": "echo", "maxAttempts": most})).await
+    };
+    let shown =
+        async || service.ask("plugin.list", json!({})).await.unwrap()["plugins"][0]["maxAttempts"].clone();
+    assert_eq!(shown().await, Value::Null);
+    assert_eq!(limit(json!(2)).await.unwrap()["changed"], true);
+    assert_eq!(limit(json!(2)).await.unwrap()["changed"], false);
+    assert_eq!(shown().await, json!(2));
+    assert_eq!(code(limit(json!(0)).await), ErrorCode::InvalidRequest);
+    assert_eq!(limit(Value::Null).await.unwrap()["changed"], true);
+    assert_eq!(shown().await, Value::Null);
+    let unknown = service.ask("plugin.limit", json!({"pluginId": "nope", "maxAttempts": 2})).await;
+    assert_eq!(code(unknown), ErrorCode::PluginUnknown);
+}
+
 /// A plugin whose only node has these inputs.
 fn with_inputs(inputs: &Value) -> Plugin {
     Plugin::answering(json!({"items": [{"nodeType": ECHO, "inputs": inputs, "outputs": []}]}))

@@ -8,6 +8,7 @@
 mod catalogue;
 mod deliver;
 mod endpoints;
+mod places;
 mod prepare;
 mod window;
 
@@ -24,6 +25,7 @@ use crate::{
 };
 use contract::{ExecutionId, RunId, task::Task};
 use endpoints::Endpoints;
+use places::Places;
 use queue::{Lane, Queue};
 use std::{sync::Arc, time::Duration};
 use storage::Storage;
@@ -67,6 +69,7 @@ pub(crate) struct Dispatcher {
     engine: Arc<Engine>,
     reports: Arc<Reports>,
     claims: Batcher<ExecutionId, bool>,
+    places: Places,
     listeners: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     delivery_timeout: Duration,
@@ -98,6 +101,7 @@ impl Dispatcher {
     pub(crate) fn new(settings: &Settings, storage: &Storage, parts: Parts, stops: DispatchStops) -> Self {
         let Parts { catalogue, secrets, engine, reports, metrics } = parts;
         let limits = settings.dispatch.clone();
+        let claim_for = settings.delivery_timeout.saturating_add(CLAIM_GRACE);
         let config = ClientConfig {
             max_frame_bytes: settings.max_frame_bytes,
             // The window and the listeners are the bound.
@@ -112,7 +116,8 @@ impl Dispatcher {
             endpoints: Endpoints::new(config),
             engine,
             reports,
-            claims: claims(storage, settings.delivery_timeout.saturating_add(CLAIM_GRACE)),
+            claims: claims(storage, claim_for),
+            places: Places::new(storage, claim_for, &limits),
             listeners: Arc::new(Semaphore::new(limits.listening.min(Semaphore::MAX_PERMITS))),
             metrics,
             delivery_timeout: settings.delivery_timeout,
@@ -129,6 +134,7 @@ impl Dispatcher {
         let dispatcher = Arc::new(self);
         let deliveries = TaskTracker::new();
         let starting = tokio::spawn(Arc::clone(&dispatcher).start_admitted(admitted, deliveries.clone()));
+        let waiting = tokio::spawn(Arc::clone(&dispatcher).serve_waiting(queue.clone(), Arc::clone(&window)));
         let taking = dispatcher.stops.taking.clone();
         // Before the catalogue is known no endpoint has a window.
         if taking.run_until_cancelled(dispatcher.catalogue.loaded()).await.is_some() {
@@ -140,6 +146,8 @@ impl Dispatcher {
         deliveries.close();
         deliveries.wait().await;
         starting.abort();
+        waiting.abort();
+        give_back(queue, dispatcher.places.close()).await;
     }
 
     /// Takes tasks as long as there is room for them.
@@ -190,6 +198,7 @@ impl Dispatcher {
         }
         for (task, bytes) in tasks {
             let execution_id = task.execution_id;
+            let Some(task) = self.behind_others(task, bytes) else { continue };
             if window.admit(self.target(&task), task, bytes) == Admission::Full {
                 self.metrics.dispatch("backlog_full", "");
                 tracing::debug!(
@@ -218,14 +227,7 @@ impl Dispatcher {
     /// Dispatches one task.
     async fn dispatch(self: &Arc<Self>, Admitted { task, slot }: Admitted) {
         let until = Instant::now() + self.delivery_timeout;
-        match self.claims.submit(task.execution_id, 1).await {
-            Some(true) => {}
-            granted => {
-                let why = if granted.is_some() { "not_granted" } else { "claim_failed" };
-                self.metrics.dispatch(why, "");
-                return;
-            }
-        }
+        let Some((task, slot)) = self.claimed(task, slot).await else { return };
         let attempt = Attempt {
             run_id: task.run_id,
             execution_id: task.execution_id,

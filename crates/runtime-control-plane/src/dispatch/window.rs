@@ -198,6 +198,13 @@ pub(super) struct Slot {
     bytes: usize,
 }
 
+impl Slot {
+    /// The size of its task.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         self.window.release(&self.target, self.execution_id, self.bytes);

@@ -14,7 +14,7 @@ use crate::{
 use axum::{extract::State, http::StatusCode, response::Response};
 use contract::{
     ErrorCode, PublicationId,
-    catalogue::{ExplainRequest, PluginHealthList, PluginListRequest},
+    catalogue::{ExplainRequest, PluginHealthList, PluginListRequest, PluginRef},
     pattern,
     policy::Decision,
 };
@@ -43,6 +43,25 @@ pub(crate) async fn release(
     Named(id): Named<String>,
 ) -> Answer<Response> {
     change(&app, pattern::PLUGIN_RELEASE, of(&caller, id)).await
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct AtOnce {
+    /// So many at once, from 1 up; absent: as many as there are.
+    attempts: Option<u32>,
+}
+
+/// Limits how many attempts of a plugin are dispatched and unfinished at once, in all workspaces and over
+/// all control planes. What goes beyond it waits.
+#[utoipa::path(post, path = "/plugins/{id}/limit", tag = "plugins", params(("id" = String, Path), AtOnce),
+    responses((status = 200, body = ChangedView), (status = 400, body = ErrorBody), (status = 404, body = ErrorBody)))]
+pub(crate) async fn limit(
+    State(app): State<Arc<App>>,
+    Caller(caller): Caller,
+    Named(id): Named<String>,
+    Asked(AtOnce { attempts }): Asked<AtOnce>,
+) -> Answer<Response> {
+    change(&app, pattern::PLUGIN_LIMIT, PluginRef { max_attempts: attempts, ..of(&caller, id) }).await
 }
 
 /// The health of all live plugins: state, since when, last error and last changes.

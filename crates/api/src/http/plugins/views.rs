@@ -32,6 +32,9 @@ pub(crate) struct PluginHead {
     enabled: bool,
     quarantined: bool,
     removed: bool,
+    /// How many of its attempts may be under way at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pinned_version: Option<String>,
     /// `unsigned`, `signed` or `invalid`.
@@ -81,6 +84,7 @@ impl From<PluginSummary> for PluginHead {
             enabled: plugin.enabled,
             quarantined: plugin.quarantined,
             removed: plugin.removed,
+            max_attempts: plugin.max_attempts,
             pinned_version: plugin.pinned_version,
             signature: plugin.signature,
         }

@@ -103,6 +103,14 @@ Exit codes:
     #[command(after_help = "Example:
   conveyor plugin quarantine text-tools")]
     Quarantine(One),
+    /// Limit how many tasks of a plugin are under way at once, over all control planes.
+    ///
+    /// Tasks beyond the limit wait; what was dispatched finishes. Holds for all workspaces and counts for
+    /// new dispatches within seconds.
+    #[command(after_help = "Examples:
+  conveyor plugin limit text-tools 4
+  conveyor plugin limit text-tools --off")]
+    Limit(Limit),
     /// Lift a quarantine.
     #[command(after_help = "Example:
   conveyor plugin release text-tools")]
@@ -186,6 +194,21 @@ pub(crate) struct Show {
 pub(crate) struct One {
     /// The plugin.
     pub(crate) plugin: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[group(id = "most", required = true, multiple = false, args = ["tasks", "off"])]
+pub(crate) struct Limit {
+    /// The plugin.
+    pub(crate) plugin: String,
+    /// So many tasks at once.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tasks: Option<u32>,
+    /// As many as there are.
+    #[arg(long)]
+    off: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }
