@@ -238,6 +238,24 @@ pub struct StepDetail {
     /// For a node that waits: what it waits for, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// What a running step last said of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<StepWord>,
+}
+
+/// What a running step last said of itself, with its heartbeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepWord {
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Millis>,
+    /// How far it is, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Json>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// `runtime.run_list`: newest first.

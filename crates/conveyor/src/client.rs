@@ -100,6 +100,14 @@ pub(crate) struct Step {
     pub(crate) waits_for: Option<String>,
     #[serde(default)]
     pub(crate) error: Option<contract::report::StepError>,
+    /// How far it is, from 0 to 1.
+    #[serde(default)]
+    pub(crate) progress: Option<f64>,
+    /// What it says to people.
+    #[serde(default)]
+    pub(crate) message: Option<String>,
+    #[serde(default)]
+    pub(crate) outputs: Option<IndexMap<String, Json>>,
 }
 
 /// Inputs of `system.output`.
@@ -216,6 +224,12 @@ impl Client {
         let result: RunResult =
             self.call(Method::GET, &format!("/flow/{id}/runs/{run_id}/result"), None).await?;
         Ok(result.public_inputs)
+    }
+
+    /// The bytes of a file.
+    pub(crate) async fn file(&self, id: &str) -> Result<Vec<u8>, CallFailure> {
+        let path = format!("/files/{}", crate::platform::escape(id, ""));
+        Ok(self.send(Method::GET, &path, None).await?.bytes().await?.to_vec())
     }
 
     /// Cancels a run.

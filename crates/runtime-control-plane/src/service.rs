@@ -14,6 +14,7 @@ use crate::{
     tcp::TcpDoor,
 };
 use queue::{Queue, Topic};
+use run_files::RunFiles;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
@@ -105,7 +106,8 @@ impl Service {
                 limits.frame_timeout,
             ),
         };
-        let parts = Parts { catalogue: Arc::clone(&catalogue), secrets, engine, reports, metrics };
+        let files = RunFiles::new(&settings.files)?;
+        let parts = Parts { catalogue: Arc::clone(&catalogue), secrets, files, engine, reports, metrics };
         let dispatcher = Dispatcher::new(&settings, &storage, parts, stops.dispatch.clone());
         Ok(Self {
             http,

@@ -232,10 +232,18 @@ pub(crate) struct Step {
     /// What a waiting step waits for, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<String>,
+    /// How far a running step is, from 0 to 1, as it last said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    progress: Option<Json>,
+    /// What a running step last said to people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 impl From<StepDetail> for Step {
     fn from(step: StepDetail) -> Self {
+        let (progress, message) = step.word.map(|word| (word.progress, word.message)).unzip();
         Self {
             node_path: step.node_path,
             node_id: step.node_id,
@@ -250,6 +258,8 @@ impl From<StepDetail> for Step {
             outputs: step.outputs,
             error: step.error,
             waits_for: step.waits_for,
+            progress: progress.flatten(),
+            message: message.flatten(),
         }
     }
 }

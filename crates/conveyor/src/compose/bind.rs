@@ -159,7 +159,13 @@ impl Binding {
             plugin_manager.file_service_url.clone_from(&url);
         }
         if let Some(control_plane) = &mut self.plan.control_plane {
-            control_plane.file_service_url.clone_from(&url);
+            control_plane.files.url.clone_from(&url);
+        }
+        if let Some(engine) = &mut self.plan.engine {
+            engine.files.url.clone_from(&url);
+        }
+        if let Some(executor) = &mut self.plan.executor {
+            executor.files.url.clone_from(&url);
         }
         if let Some(api) = &mut self.plan.api {
             api.file_service_url = url;

@@ -1,12 +1,13 @@
 //! A running platform, as commands reach it: over its HTTP API, like any other user.
 
 mod events;
+mod files;
 mod names;
 mod shown;
 mod watch;
 
-pub(crate) use names::waiting_step;
-pub(crate) use shown::{moment, took};
+pub(crate) use names::{step_with_outputs, waiting_step};
+pub(crate) use shown::{moment, said, took};
 pub(crate) use watch::{end, watch};
 
 use crate::{

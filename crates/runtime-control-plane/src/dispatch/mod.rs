@@ -27,6 +27,7 @@ use contract::{ExecutionId, RunId, task::Task};
 use endpoints::Endpoints;
 use places::Places;
 use queue::{Lane, Queue};
+use run_files::RunFiles;
 use std::{sync::Arc, time::Duration};
 use storage::Storage;
 use tokio::{
@@ -44,6 +45,9 @@ const TAKE_WAIT: Duration = Duration::from_secs(5);
 
 /// What a claim runs longer than the delivery deadline: the time to tell the engine how it ended.
 const CLAIM_GRACE: Duration = Duration::from_secs(5);
+
+/// What a task adds to its inputs, bytes.
+const TASK_ENVELOPE_BYTES: usize = 64 * 1024;
 
 /// Claims of one statement, and statements at once.
 const CLAIMS: BatchLimits = BatchLimits { items: 256, bytes: usize::MAX, pipelined: 2, waiting: 1024 };
@@ -65,6 +69,9 @@ pub(crate) struct Dispatcher {
     catalogue: Arc<CatalogueCache>,
     default_enabled: bool,
     secrets: Arc<Secrets>,
+    files: RunFiles,
+    /// The most bytes of a task's inputs.
+    inputs_bytes: usize,
     endpoints: Endpoints,
     engine: Arc<Engine>,
     reports: Arc<Reports>,
@@ -92,6 +99,7 @@ struct Attempt {
 pub(crate) struct Parts {
     pub(crate) catalogue: Arc<CatalogueCache>,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) files: RunFiles,
     pub(crate) engine: Arc<Engine>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) metrics: Arc<Metrics>,
@@ -99,7 +107,7 @@ pub(crate) struct Parts {
 
 impl Dispatcher {
     pub(crate) fn new(settings: &Settings, storage: &Storage, parts: Parts, stops: DispatchStops) -> Self {
-        let Parts { catalogue, secrets, engine, reports, metrics } = parts;
+        let Parts { catalogue, secrets, files, engine, reports, metrics } = parts;
         let limits = settings.dispatch.clone();
         let claim_for = settings.delivery_timeout.saturating_add(CLAIM_GRACE);
         let config = ClientConfig {
@@ -113,6 +121,8 @@ impl Dispatcher {
             catalogue,
             default_enabled: settings.plugins_default == PluginsDefault::Enabled,
             secrets,
+            files,
+            inputs_bytes: settings.max_frame_bytes.saturating_sub(TASK_ENVELOPE_BYTES),
             endpoints: Endpoints::new(config),
             engine,
             reports,

@@ -1,4 +1,4 @@
-//! From a task on the lane to what its plugin gets: policy, endpoint, secrets.
+//! From a task on the lane to what its plugin gets: policy, endpoint, values from files, secrets.
 
 use super::Dispatcher;
 use contract::{
@@ -91,6 +91,7 @@ impl Dispatcher {
     /// How the dispatch ends without a delivery.
     pub(super) async fn prepare(&self, mut task: Task) -> Result<Prepared, Dispatched> {
         let endpoint = self.permit(&task).await?;
+        self.fetch_values(&mut task).await?;
         let secrets = self.secrets.of(&task).await?;
         let deadline = self.catalogue.now().plus(Duration::from_millis(task.timeout_ms));
         let given = std::mem::take(&mut task.inputs);
@@ -107,6 +108,16 @@ impl Dispatcher {
             Dispatched::Refused(StepError::of(ErrorCode::Internal, text))
         })?;
         Ok(Prepared { endpoint, body })
+    }
+
+    /// Puts values back that lie in file-service, as far as a frame holds them. In front of the
+    /// secrets: what a secret says is no reference.
+    async fn fetch_values(&self, task: &mut Task) -> Result<(), Dispatched> {
+        let fetched = self.files.resolve(task.run_id, &mut task.inputs, self.inputs_bytes).await;
+        fetched.map_err(|error| {
+            let step = StepError::of(error.code, format!("an input of the task: {}", error.message));
+            if error.retryable { Dispatched::Failed(step) } else { Dispatched::Refused(step) }
+        })
     }
 
     /// Where the task would go by the catalogue in memory; decides nothing.

@@ -13,6 +13,7 @@ mod iterations;
 mod kept;
 mod looping;
 mod policy;
+mod reach;
 mod scope;
 mod sequences;
 mod state;

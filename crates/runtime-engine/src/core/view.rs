@@ -155,6 +155,8 @@ impl State {
             outputs_omitted: shown.is_none() && outputs.is_some(),
             error: state.error.clone(),
             waits_for: self.waits_for(scope, index),
+            // Heartbeats are no events: who shows the run adds what they said.
+            word: None,
         }
     }
 

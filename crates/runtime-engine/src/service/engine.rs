@@ -4,6 +4,7 @@ use super::{
     catalogue::Catalogue,
     committer::{Command, Held, unavailable},
     graphs::Graphs,
+    large_outputs::LargeOutputs,
     metrics::Metrics,
 };
 use crate::core::{Event, Policy, State, Unreadable};
@@ -22,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) page_bytes: usize,
     pub(crate) clock: storage::Clock,
     pub(crate) graphs: Graphs,
+    pub(crate) large_outputs: LargeOutputs,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) metrics: Arc<Metrics>,
 }

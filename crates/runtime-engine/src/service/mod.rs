@@ -6,6 +6,7 @@ mod draw;
 mod engine;
 mod error;
 mod graphs;
+mod large_outputs;
 mod metrics;
 mod publisher;
 mod reports;
@@ -25,11 +26,13 @@ use committer::Committer;
 use engine::{Engine, Shared};
 use futures::{StreamExt, stream::FuturesUnordered};
 use graphs::Graphs;
+use large_outputs::LargeOutputs;
 use metrics::Metrics;
 use publisher::Publisher;
 use queue::Queue;
 use retention::Pruner;
 use rpc::Door;
+use run_files::RunFiles;
 use schedules::Schedules;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
@@ -72,6 +75,7 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
         catalogue: Arc::new(Catalogue::start(storage.clone()).await?),
         policy: settings.policy.clone(),
         page_bytes: settings.max_frame_bytes / 2,
+        large_outputs: LargeOutputs::new(RunFiles::new(&settings.files)?, settings.inline_output_bytes),
         metrics: Arc::clone(&metrics),
         storage,
     });

@@ -3,6 +3,7 @@
 use super::Retention;
 use crate::core::Policy;
 use config::Reader;
+use run_files::RunFilesSettings;
 use secrecy::SecretString;
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -38,6 +39,10 @@ pub struct Settings {
     pub committers: usize,
     /// Memory of the runs that are held, over all committers.
     pub cache_bytes: usize,
+    /// Where outputs lie that are too large for the history.
+    pub files: RunFilesSettings,
+    /// Bytes of the outputs of one step that stand in the history.
+    pub inline_output_bytes: usize,
     /// How long a stop may take.
     pub drain_timeout: Duration,
 }
@@ -57,6 +62,8 @@ impl Default for Settings {
             retention: Retention::default(),
             committers: 0,
             cache_bytes: 64 * 1024 * 1024,
+            files: RunFilesSettings { url: "http://file-service:3000".to_owned(), token: None },
+            inline_output_bytes: 1024 * 1024,
             drain_timeout: Duration::from_secs(30),
         }
     }
@@ -67,13 +74,7 @@ impl Settings {
     pub fn read(reader: &mut Reader<'_>) -> Self {
         let default = Self::default();
         Self {
-            bind: reader.parsed(
-                "CONVEYOR_BIND",
-                "address",
-                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                "Address that the listeners are bound to.",
-                |text| text.parse().map_err(|_| "is no IP address; use one such as 127.0.0.1 or ::".to_owned()),
-            ),
+            bind: reader.bind_address(),
             rpc_port: reader.port("RUNTIME_ENGINE_RPC_TCP_PORT", 3000, "TCP port of the engine's RPC."),
             allow: reader
                 .list(
@@ -107,6 +108,13 @@ impl Settings {
                 "RUNTIME_ENGINE_CACHE_BYTES",
                 64 * MIB,
                 "Memory for runs that the engine holds ready; the others are read from the database when needed.",
+            ),
+            files: RunFilesSettings::read(reader),
+            inline_output_bytes: bytes(
+                reader,
+                "RUNTIME_ENGINE_INLINE_OUTPUT_BYTES",
+                MIB,
+                "Outputs of one step that stand in the history of the run; larger ones lie in file-service.",
             ),
             drain_timeout: default.drain_timeout,
         }
@@ -169,10 +177,7 @@ fn positive_millis(
     doc: &'static str,
 ) -> Duration {
     let millis = u64::try_from(default.as_millis()).unwrap_or(u64::MAX);
-    Duration::from_millis(reader.parsed(name, "milliseconds", millis, doc, |text| match text.parse() {
-        Ok(millis) if millis > 0 => Ok(millis),
-        _ => Err("is no time; use a whole number of milliseconds from 1 up".to_owned()),
-    }))
+    reader.positive_millis(name, millis, doc)
 }
 
 fn bytes(reader: &mut Reader<'_>, name: &'static str, default: u64, doc: &'static str) -> usize {

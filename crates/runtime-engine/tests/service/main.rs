@@ -5,6 +5,7 @@
 
 mod bed;
 mod faults;
+mod large_outputs;
 mod replicas;
 mod reports;
 mod retention;
