@@ -7,7 +7,7 @@ use crate::{
     hand_out::HandOuts,
     health::{Ledger, Sweep},
     http::{self, Routes, Shown},
-    metrics::{Exposition, Metrics},
+    metrics::{Doors, Exposition, Metrics},
     publication::{Publisher, Rules, assets::Assets, pull::Puller},
     reconcile::{Progress, Reconcile},
     settings::Settings,
@@ -115,7 +115,8 @@ impl Service {
         };
         let server = bind_door(&settings, door)?;
         let health = bind_health(&settings)?;
-        let exposition = Exposition::new(&metrics, server.stats(), tokens.credentials(), Arc::clone(&view));
+        let doors = Doors { tcp: server.stats(), health: health.stats() };
+        let exposition = Exposition::new(&metrics, doors, tokens.credentials(), Arc::clone(&view));
         let interval = settings.health.interval;
         let sweep =
             Sweep::new(Arc::clone(&view), ledger, queue.clone(), settings.health, settings.plugin_tls);

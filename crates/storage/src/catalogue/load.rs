@@ -18,6 +18,17 @@ use sqlx::{FromRow, QueryBuilder};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use uuid::Uuid;
 
+/// A plugin's health; nothing of it where nobody has looked yet.
+#[derive(FromRow)]
+struct Probed {
+    state: Option<String>,
+    since: Option<i64>,
+    checked_at: Option<i64>,
+    last_error: Option<String>,
+    failures: Option<i64>,
+    successes: Option<i64>,
+}
+
 #[derive(FromRow)]
 struct Plugin {
     plugin_id: String,
@@ -25,12 +36,8 @@ struct Plugin {
     removed_at: Option<i64>,
     quarantined: bool,
     max_attempts: Option<i64>,
-    state: Option<String>,
-    since: Option<i64>,
-    checked_at: Option<i64>,
-    last_error: Option<String>,
-    failures: Option<i64>,
-    successes: Option<i64>,
+    #[sqlx(flatten)]
+    health: Probed,
 }
 
 #[derive(FromRow)]
@@ -127,6 +134,8 @@ enum Found {
     Changes(BTreeSet<String>, Tables),
 }
 
+const HEALTH: &str =
+    "SELECT plugin_id, state, since, checked_at, last_error, failures, successes FROM plugin_health";
 const HISTORY: &str =
     "SELECT plugin_id, at, state, reason FROM plugin_health_history ORDER BY plugin_id, at DESC";
 const REVISION: &str = "SELECT revision FROM catalogue_revision WHERE id = 1";
@@ -165,6 +174,22 @@ impl Catalogue {
     /// The revision now.
     pub async fn revision(&self) -> Result<i64> {
         read!(&self.db, |c| Ok(sqlx::query_scalar(REVISION).fetch_one(c).await?))
+    }
+
+    /// The plugins' health with the newest counts and times, which change without a new revision.
+    pub async fn health(&self) -> Result<HashMap<String, Health>> {
+        #[derive(FromRow)]
+        struct Row {
+            plugin_id: String,
+            #[sqlx(flatten)]
+            health: Probed,
+        }
+        let rows: Vec<Row> = read!(&self.db, |c| Ok(sqlx::query_as(HEALTH).fetch_all(c).await?))?;
+        let health = |Row { plugin_id, health }: Row| {
+            let health = health.into_health(&plugin_id)?;
+            Ok((plugin_id, health))
+        };
+        rows.into_iter().map(health).collect()
     }
 
     /// The last changes of the plugins' health, by plugin, the newest first.
@@ -268,21 +293,26 @@ impl Tables {
     }
 }
 
-impl Plugin {
-    fn into_plugin(self) -> Result<PluginRow> {
-        let what = format!("the health of plugin {}", self.plugin_id);
-        let limit = format!("the limit of plugin {}", self.plugin_id);
+impl Probed {
+    fn into_health(self, plugin_id: &str) -> Result<Health> {
+        let what = format!("the health of plugin {plugin_id}");
         let count = |value: Option<i64>| {
             u32::try_from(value.unwrap_or(0)).map_err(|error| Error::corrupt(&*what, &error))
         };
-        let health = Health {
+        Ok(Health {
             state: self.state.map(|state| rows::named(&state, &what)).transpose()?.unwrap_or_default(),
             since: rows::optional_time(self.since),
             checked_at: rows::optional_time(self.checked_at),
             last_error: self.last_error,
             failures: count(self.failures)?,
             successes: count(self.successes)?,
-        };
+        })
+    }
+}
+
+impl Plugin {
+    fn into_plugin(self) -> Result<PluginRow> {
+        let limit = format!("the limit of plugin {}", self.plugin_id);
         Ok(PluginRow {
             created_at: Millis(self.created_at),
             removed_at: rows::optional_time(self.removed_at),
@@ -291,7 +321,7 @@ impl Plugin {
                 .max_attempts
                 .map(|most| u32::try_from(most).map_err(|error| Error::corrupt(&*limit, &error)))
                 .transpose()?,
-            health,
+            health: self.health.into_health(&self.plugin_id)?,
             plugin_id: self.plugin_id,
             ..PluginRow::default()
         })

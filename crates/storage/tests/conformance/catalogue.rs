@@ -89,6 +89,7 @@ async fn health_grows_the_revision_only_when_the_state_changes(storage: Storage)
     let change = catalogue.record_health("jira", &online(20)).await.unwrap();
     assert_eq!(change, Change { changed: false, revision: 2 });
     assert_eq!(catalogue.snapshot().await.unwrap().plugins["jira"].health, online(20));
+    assert_eq!(catalogue.health().await.unwrap()["jira"], online(20), "counts without a new revision too");
     let offline = Health {
         state: HealthState::Offline,
         last_error: Some("connection refused".into()),
