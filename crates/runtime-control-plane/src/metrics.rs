@@ -26,7 +26,7 @@ const LATENCY: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 
 pub(crate) struct Metrics {
     registry: RwLock<Registry>,
     reports: Family<[Label; 3], Counter>,
-    report_seconds: Family<[Label; 1], Histogram, fn() -> Histogram>,
+    report_seconds: Family<[Label; 3], Histogram, fn() -> Histogram>,
     refusals: Family<[Label; 2], Counter>,
     dispatches: Family<[Label; 2], Counter>,
     /// Undelivered tasks.
@@ -70,7 +70,7 @@ impl Metrics {
         registry.register("reports", "Reports by door, kind and outcome", self.reports.clone());
         registry.register(
             "report_duration_seconds",
-            "From a report's arrival to its answer",
+            "From a report's arrival to its answer, by door, kind and outcome",
             self.report_seconds.clone(),
         );
         registry.register(
@@ -123,8 +123,9 @@ impl Metrics {
         outcome: &'static str,
         took: Duration,
     ) {
-        self.reports.get_or_create(&[("door", door), ("kind", kind), ("outcome", outcome)]).inc();
-        self.report_seconds.get_or_create(&[("door", door)]).observe(took.as_secs_f64());
+        let labels = [("door", door), ("kind", kind), ("outcome", outcome)];
+        self.reports.get_or_create(&labels).inc();
+        self.report_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     pub(crate) fn refusal(&self, door: &'static str, reason: &'static str) {
@@ -161,6 +162,14 @@ pub(crate) struct WindowLoad {
     pub(crate) parked: usize,
 }
 
+/// A number of every window: its name, its meaning, and how to read it.
+type WindowNumber = (&'static str, &'static str, fn(&WindowLoad) -> usize);
+
+const WINDOW_GAUGES: [WindowNumber; 2] = [
+    ("endpoint_in_flight", "Undelivered tasks of the busiest plugin endpoints", |load| load.in_flight),
+    ("endpoint_parked", "Tasks that wait for the busiest plugin endpoints", |load| load.parked),
+];
+
 /// Endpoints of one scrape, the busiest ones: labels must stay few.
 const SHOWN_ENDPOINTS: usize = 100;
 
@@ -180,13 +189,7 @@ impl<F: Fn() -> Vec<WindowLoad> + Send + Sync + 'static> Collector for Windows<F
             (other.parked, other.in_flight, &one.endpoint).cmp(&(one.parked, one.in_flight, &other.endpoint))
         });
         loads.truncate(SHOWN_ENDPOINTS);
-        let gauges: [(&str, &str, fn(&WindowLoad) -> usize); 2] = [
-            ("endpoint_in_flight", "Undelivered tasks of the busiest plugin endpoints", |load| {
-                load.in_flight
-            }),
-            ("endpoint_parked", "Tasks that wait for the busiest plugin endpoints", |load| load.parked),
-        ];
-        for (name, help, read) in gauges {
+        for (name, help, read) in WINDOW_GAUGES {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
             for load in &loads {
                 let value = i64::try_from(read(load)).unwrap_or(i64::MAX);

@@ -4,10 +4,13 @@ use contract::Json;
 use secrecy::ExposeSecret;
 use wire::{
     credential_in,
-    packet::{canonical_pattern, parse_packet, parse_reply},
+    packet::{canonical_pattern, id_in_parts, parse_packet, parse_reply},
 };
 
-/// What is read as a packet is JSON; parts of it are JSON again; a canonical pattern stays what it is.
+/// What is looked at of the end of a frame that is too large.
+const END_BYTES: usize = 512;
+
+/// What is read as a packet is JSON; an id that is found in its end alone is its own; parts of it are JSON again; a canonical pattern stays what it is.
 pub(super) fn run(input: &[u8]) -> String {
     let reply = parse_reply(input);
     let packet = match parse_packet(input) {
@@ -19,6 +22,10 @@ pub(super) fn run(input: &[u8]) -> String {
     assert!(std::str::from_utf8(input).is_ok(), "a packet that is no text was read");
     for part in [Some(&packet.data), packet.id.as_ref()].into_iter().flatten() {
         assert!(Json::parse(part.text()).is_ok(), "a part of a packet is no JSON: {}", part.text());
+    }
+    let end = input.get(input.len().saturating_sub(END_BYTES)..);
+    if let Some(found) = id_in_parts(b"", end) {
+        assert_eq!(Some(&found), packet.id.as_ref(), "a packet's end names another id than the packet");
     }
     if let Some(pattern) = &packet.pattern {
         let quoted = Json::of(pattern).unwrap_or_default();

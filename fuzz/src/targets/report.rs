@@ -3,6 +3,7 @@
 use contract::{
     Json,
     report::{ReportBody, ReportKind, StepReport, read_report},
+    trace,
 };
 
 const KINDS: [ReportKind; 4] =
@@ -35,6 +36,8 @@ fn read(kind: ReportKind, body: &Json) -> String {
         .read()
         .unwrap_or_else(|error| panic!("an accepted report cannot be read by the engine: {error}"));
     assert_eq!(report, again, "a report changes on the way to the engine");
+    let trace = report.traceparent();
+    assert_eq!(trace, trace.and_then(trace::traceparent), "a trace context of another form is carried on");
     match (&report.body, &again.body) {
         (ReportBody::Result(result), ReportBody::Result(again)) => {
             assert_eq!(result.digest(), again.digest(), "the digest changes on the way to the engine");

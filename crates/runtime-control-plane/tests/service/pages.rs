@@ -56,6 +56,7 @@ async fn own_metrics_count_reports_refusals_and_uses_of_the_previous_key() {
     for line in [
         r#"conveyor_control_plane_reports_total{door="http",kind="ack",outcome="applied"} 1"#,
         r#"conveyor_control_plane_reports_total{door="tcp",kind="ack",outcome="applied"} 1"#,
+        r#"conveyor_control_plane_report_duration_seconds_count{door="tcp",kind="ack",outcome="applied"} 1"#,
         r#"conveyor_control_plane_refusals_total{door="http",reason="unauthorized"} 1"#,
         "conveyor_control_plane_previous_key_uses_total 1",
         r#"conveyor_control_plane_connections_refused_total{door="tcp",reason="malformed"} 0"#,

@@ -14,8 +14,8 @@ pub use reply::{Answer, RemoteError, ReplyPacket, parse_reply};
 pub(crate) use reply::{
     write_empty, write_error, write_no_handler, write_refusal, write_secret, write_value,
 };
-pub use request::{Packet, parse_packet};
-pub(crate) use request::{id_in_parts, write_event, write_request};
+pub use request::{Packet, id_in_parts, parse_packet};
+pub(crate) use request::{write_event, write_request};
 
 #[cfg(test)]
 mod tests;

@@ -60,7 +60,7 @@ pub fn parse_packet(text: &[u8]) -> Result<Packet, CodecError> {
 /// The id of a packet of which only the beginning is there, cut anywhere, and the end, if it came.
 /// `NestJS` and this crate's client write the id last; nothing that is valid JSON looks there like an id
 /// and is none.
-pub(crate) fn id_in_parts(beginning: &[u8], end: Option<&[u8]>) -> Option<Json> {
+pub fn id_in_parts(beginning: &[u8], end: Option<&[u8]>) -> Option<Json> {
     let mut found = PacketFields::default();
     // The text is cut: an error is certain and says nothing.
     let _ = fields::read(valid_prefix(beginning), &mut found);
