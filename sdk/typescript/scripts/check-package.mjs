@@ -1,15 +1,14 @@
 #!/usr/bin/env node
-// Packs the package and uses the tarball as others do: the published shape is linted, a NestJS plugin
-// is built with it under another package name, bundled and started, and the template is created,
-// tested and started. Needs `npm test` before: the scripted peers come from its build.
-//
-// Other packages are linked from here, as the lock file has them. With PACKAGE_CHECK_INSTALL=1 npm
-// installs everything from the registry, as it does for a new user.
+// Packs the package and uses the tarball as others do, in fresh folders and installed by npm: the
+// published shape is linted, an example plugin is built from its unchanged sources, which import the
+// SDK under its old name, bundled and started, the template is created, tested and started, and what
+// is not imported is shown to be left out of bundles. Needs `npm test` before: the scripted peers come
+// from its build.
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 
 const root = join(import.meta.dirname, '..');
 const require = createRequire(import.meta.url);
@@ -27,45 +26,34 @@ const packed = execFileSync('npm', ['pack', '--ignore-scripts', '--silent', '--p
 });
 const tarball = join(scratch, packed.trim().split('\n').at(-1));
 
-/** Gives a folder the tarball under a name, and the packages that are named. */
-function provide(dir, name, packages) {
-  if (process.env.PACKAGE_CHECK_INSTALL === '1') {
-    const wanted = packages.map((one) => `${one}@${versions[one]}`);
-    return run(
-      'npm',
-      ['install', '--no-audit', '--no-fund', '--loglevel=error', `${name}@file:${tarball}`, ...wanted],
-      dir,
-    );
-  }
-  const modules = join(dir, 'node_modules');
-  mkdirSync(dirname(join(modules, name)), { recursive: true });
-  run('tar', ['xzf', tarball, '-C', modules]);
-  renameSync(join(modules, 'package'), join(modules, name));
-  for (const one of packages) {
-    mkdirSync(dirname(join(modules, one)), { recursive: true });
-    symlinkSync(join(root, 'node_modules', one), join(modules, one));
-  }
+/** Has npm install the tarball under a name, and the packages that are named. */
+function install(dir, name, packages) {
+  const wanted = packages.map((one) => `${one}@${versions[one]}`);
+  const quiet = ['--no-audit', '--no-fund', '--loglevel=error', '--prefer-offline'];
+  run('npm', ['install', ...quiet, `${name}@file:${tarball}`, ...wanted], dir);
 }
 
 /** Starts a plugin between scripted peers and has it do one task. */
-async function proveItRuns(args, cwd, nodeType, inputs, expected) {
+async function proveItRuns(args, cwd, nodeType, inputs, isExpected) {
   const pm = await new Peer(() => COMMITTED).listen();
   const cp = await new Peer().listen();
   const env = { PATH: process.env.PATH, ...pluginEnv(pm, cp) };
   const child = spawn(process.execPath, args, { cwd, env, stdio: ['ignore', 'ignore', 'inherit'] });
   const ended = new Promise((resolve) => child.once('exit', resolve));
-  const { data } = await Promise.race([
-    pm.hears('manifest_request_v2'),
-    ended.then((code) => Promise.reject(new Error(`${args} ended with ${code} before it was published`))),
-  ]);
-  await call(data.pull.port, 'executor_batch_pull', { token: 'ingress' });
-  await call(data.pull.port, 'executor.task', task(nodeType, inputs));
-  const { outputs } = (await cp.hears('step_result')).data;
-  if (outputs.text !== expected && outputs.greeting !== expected)
-    throw new Error(`unexpected outputs ${JSON.stringify(outputs)}`);
-  child.kill('SIGTERM');
+  try {
+    const { data } = await Promise.race([
+      pm.hears('manifest_request_v2'),
+      ended.then((code) => Promise.reject(new Error(`${args} ended with ${code} before it was published`))),
+    ]);
+    await call(data.pull.port, 'executor_batch_pull', { token: 'ingress' });
+    await call(data.pull.port, 'executor.task', task(nodeType, inputs));
+    const { outputs = {}, error } = (await cp.hears('step_result')).data;
+    if (!isExpected(outputs)) throw new Error(`unexpected result ${JSON.stringify({ outputs, error })}`);
+  } finally {
+    child.kill('SIGTERM');
+    await Promise.all([ended, pm.close(), cp.close()]);
+  }
   if ((await ended) !== 0) throw new Error(`the plugin ended with ${await ended}`);
-  await Promise.all([pm.close(), cp.close()]);
 }
 
 function lint() {
@@ -73,31 +61,23 @@ function lint() {
   run(bin('attw'), ['--no-color', '--format', 'ascii', tarball], root);
 }
 
-/** Sources that name another package, compiled and bundled as existing plugins are. */
+/** An example's sources as they are, compiled and bundled as existing plugins are. */
 async function dropIn() {
   const dir = join(scratch, 'drop-in');
-  mkdirSync(join(dir, 'src'), { recursive: true });
-  const from = (name) => readFileSync(join(root, 'test', name), 'utf8').replaceAll("'../src/index'", `'${ALIAS}'`);
-  for (const name of ['fixtures.ts', 'fixture-main.ts']) writeFileSync(join(dir, 'src', name), from(name));
-  const compilerOptions = {
-    module: 'commonjs',
-    target: 'ES2023',
-    outDir: 'dist',
-    rootDir: 'src',
-    experimentalDecorators: true,
-    emitDecoratorMetadata: true,
-    strict: true,
-    esModuleInterop: true,
-    skipLibCheck: false,
-    types: ['node'],
-  };
+  const examples = join(root, '../../examples/plugins');
+  cpSync(join(examples, 'letters/src'), join(dir, 'src'), { recursive: true });
+  const { compilerOptions } = JSON.parse(readFileSync(join(examples, 'tsconfig.base.json'), 'utf8'));
+  const strict = { ...compilerOptions, skipLibCheck: false, rootDir: 'src', outDir: 'dist' };
   writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'drop-in', private: true }));
-  writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions, include: ['src/**/*'] }));
+  writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions: strict, include: ['src'] }));
   const nest = ['@nestjs/common', '@nestjs/core', '@nestjs/microservices'];
-  provide(dir, ALIAS, [...nest, 'class-transformer', 'class-validator', 'reflect-metadata', 'rxjs', '@types/node']);
-  run(bin('tsc'), ['-p', dir], dir);
-  const work = ['echo', { token: 's', text: 'ab', times: 2 }, 'abab'];
-  await proveItRuns(['dist/fixture-main.js'], dir, ...work);
+  const types = ['@types/node', 'typescript'];
+  install(dir, ALIAS, [...nest, 'class-transformer', 'class-validator', 'reflect-metadata', 'rxjs', ...types]);
+  run(process.execPath, ['node_modules/typescript/bin/tsc'], dir);
+  run(process.execPath, [join('node_modules', ALIAS, 'scripts/copy-executor-help-md.cjs'), 'src', 'dist'], dir);
+  const letter = { subject: 'S', to: 'a@example.org', from: 'b@example.org', body: 'hi', important: false };
+  const work = ['data.letter.compose', letter, (outputs) => outputs.result?.includes('To: a@example.org')];
+  await proveItRuns(['dist/main.js'], dir, ...work);
   // Transports that NestJS loads only when they are used.
   const lazy = [
     'amqplib',
@@ -112,8 +92,9 @@ async function dropIn() {
   ];
   const external = [...lazy, '@nestjs/websockets/socket-module'].map((name) => `--external:${name}`);
   const options = ['--bundle', '--platform=node', '--format=cjs', '--outfile=dist/run.cjs', '--log-level=error'];
-  run(bin('esbuild'), ['dist/fixture-main.js', ...options, ...external], dir);
+  run(bin('esbuild'), ['dist/main.js', ...options, ...external], dir);
   await proveItRuns(['dist/run.cjs'], dir, ...work);
+  leftOut(dir, ALIAS, 'loadHelpFromFile', 'PluginTcpServer', 'no JSON text');
 }
 
 /** The template, created by the tarball's own command. A light plugin must not need NestJS: it is not there. */
@@ -121,10 +102,22 @@ async function template() {
   const dir = join(scratch, 'my-first');
   run('tar', ['xzf', tarball, '-C', scratch]);
   run(process.execPath, [join(scratch, 'package/scripts/create-plugin.mjs'), 'my-first', dir], scratch);
-  provide(dir, '@conveyor/plugin-sdk', ['zod', 'typescript', '@types/node']);
-  run(bin('tsc'), ['-p', dir], dir);
-  run(process.execPath, ['--test', 'dist/test/plugin.test.js'], dir);
-  await proveItRuns(['dist/src/main.js'], dir, 'plugin.my-first.greet', { name: 'Ada' }, 'Hello, Ada!');
+  install(dir, '@conveyor/plugin-sdk', ['zod', 'typescript', '@types/node']);
+  run('npm', ['test', '--silent'], dir);
+  const greeted = ({ greeting }) => greeting === 'Hello, Ada!';
+  await proveItRuns(['dist/src/main.js'], dir, 'plugin.my-first.greet', { name: 'Ada' }, greeted);
+  leftOut(dir, '@conveyor/plugin-sdk/light', 'StepFailure', 'definePlugin', 'no JSON text');
+}
+
+/** What a bundle does not import is not in it: `part` comes with the export `whole`, not with `wanted`. */
+function leftOut(dir, name, wanted, whole, part) {
+  const external = ['@nestjs/*', 'rxjs', 'class-validator', 'class-transformer', 'reflect-metadata', 'zod'];
+  const options = ['--bundle', '--platform=node', '--format=esm', ...external.map((one) => `--external:${one}`)];
+  const holds = (names) => {
+    const input = `import { ${names} } from '${name}'; console.log(${names});`;
+    return execFileSync(bin('esbuild'), options, { cwd: dir, input, encoding: 'utf8' }).includes(part);
+  };
+  if (!holds(whole) || holds(wanted)) throw new Error(`a bundle with ${wanted} of ${name} holds "${part}", too`);
 }
 
 try {
