@@ -154,6 +154,16 @@ impl Metrics {
 mod tests {
     use super::*;
 
+    #[test]
+    fn every_metric_of_the_page_is_in_the_manual() {
+        let manual = include_str!("../../../../docs/metrics.md");
+        let page = Metrics::default().page(None).unwrap();
+        let shown = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        for name in shown {
+            assert!(manual.contains(&format!("| `{name}` |")), "docs/metrics.md does not know {name}");
+        }
+    }
+
     /// Metrics names are a contract with dashboards; the doors of all services count alike.
     #[test]
     fn refusals_are_counters_by_reason_like_those_of_the_other_services() {

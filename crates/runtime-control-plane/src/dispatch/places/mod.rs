@@ -176,7 +176,7 @@ impl Dispatcher {
         let has_room = {
             let mut room = self.places.room.lock();
             let has_room = room.put(plugin_id, task, bytes);
-            self.metrics.waiting(room.len());
+            self.metrics.waiting(room.waiting());
             has_room
         };
         if has_room {
@@ -256,7 +256,7 @@ impl Dispatcher {
         let tried = {
             let mut room = self.places.room.lock();
             let tried = room.take(plugin_id, if is_limited { TRIED } else { usize::MAX });
-            self.metrics.waiting(room.len());
+            self.metrics.waiting(room.waiting());
             tried
         };
         for (task, bytes) in tried {

@@ -36,13 +36,8 @@ impl Room {
         Self { bounds, lines: HashMap::new(), bytes: 0 }
     }
 
-    /// Does nobody wait?
-    pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
     /// How many wait.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.lines.values().map(|line| line.tasks.len()).sum()
     }
 
@@ -143,9 +138,9 @@ mod tests {
         for number in [3, 1, 2] {
             assert!(room.put(&plugin, task(number), 1));
         }
-        assert_eq!((ids(&room.take("p", 2)), room.len()), (vec![1, 2], 1));
+        assert_eq!((ids(&room.take("p", 2)), room.waiting()), (vec![1, 2], 1));
         assert!(room.put(&plugin, task(1), 1));
-        assert_eq!((ids(&room.take("p", 9)), room.is_empty()), (vec![1, 3], true));
+        assert_eq!((ids(&room.take("p", 9)), room.waiting()), (vec![1, 3], 0));
         assert!(!room.has_line("p"));
     }
 
@@ -160,7 +155,7 @@ mod tests {
         assert!(room.put(&two, task(5), 10));
         room.take("one", 1);
         assert!(room.put(&two, task(6), 30));
-        assert_eq!((room.len(), room.drain().len(), room.len()), (4, 4, 0));
+        assert_eq!((room.waiting(), room.drain().len(), room.waiting()), (4, 4, 0));
         assert!(room.put(&one, task(4), 100));
     }
 

@@ -14,7 +14,7 @@ use super::{engine::Engine, metrics::Metrics};
 use budget::Budget;
 use contract::{ExecutionId, Millis, ProcessId, RunId};
 use queue::Queue;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use storage::runs::{Prunable, Runs};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -97,7 +97,7 @@ impl Pruner {
 
     async fn sweep(&mut self, stop: &CancellationToken) -> Result<(), storage::Error> {
         let began = Instant::now();
-        let now = self.engine.shared.clock.now();
+        let now = trusted(self.engine.shared.clock.now(), SystemTime::now());
         let mut pruned = 0;
         // What was left of the last sweep first: runs are not deleted faster than their events.
         if self.drop_events(stop).await? {
@@ -204,7 +204,29 @@ impl Pruner {
     }
 }
 
+/// The earlier of the database's and this machine's time: while one of the clocks is wrong by weeks,
+/// nothing is deleted that is only old by that clock.
+fn trusted(database: Millis, machine: SystemTime) -> Millis {
+    let machine = machine.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    database.min(Millis(0).plus(machine))
+}
+
 /// So long before a moment.
 fn before(now: Millis, age: Duration) -> Millis {
     Millis(now.0.saturating_sub(Millis(0).plus(age).0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_has_run_ahead_makes_nothing_old() {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        let (now, right) =
+            (Millis(1_764_000_000_000), SystemTime::UNIX_EPOCH + Duration::from_millis(1_764_000_000_000));
+        assert_eq!(trusted(now.plus(year), right), now);
+        assert_eq!(trusted(now, right + year), now);
+        assert_eq!(before(now, year), Millis(now.0 - 31_536_000_000));
+    }
 }
