@@ -115,15 +115,25 @@ impl Turn<'_> {
 
     /// What was stopped ends when nothing of it runs any more.
     fn halted(&mut self, halt: Halt, open: &mut Vec<ScopeId>) -> Result<(), Broken> {
-        let within: Vec<ScopeId> = match halt {
-            Halt::Run => self.state.scopes.keys().copied().collect(),
-            Halt::Loop(looping) => self.state.under(looping),
+        let running = match halt {
+            Halt::Run => {
+                // Each of those that are waited for comes here when it ends: once is enough to look
+                // for what nobody works on.
+                if self.state.queued > 0 {
+                    let all: Vec<ScopeId> = self.state.scopes.keys().copied().collect();
+                    all.into_iter().try_for_each(|scope| self.withdraw_in(scope, false))?;
+                }
+                self.state.outstanding
+            }
+            Halt::Loop(looping) => {
+                let mut running = 0;
+                for scope in self.state.under(looping) {
+                    self.withdraw_in(scope, false)?;
+                    running += self.state.scope(scope)?.open_attempts;
+                }
+                running
+            }
         };
-        let mut running = 0;
-        for scope in within {
-            self.withdraw_in(scope, false)?;
-            running += self.state.scope(scope)?.open_attempts;
-        }
         if running > 0 {
             return Ok(());
         }

@@ -115,9 +115,9 @@ impl State {
     /// The scopes of a loop's iterations, and of the loops in them.
     pub(super) fn under(&self, looping: Place) -> Vec<ScopeId> {
         let mut found: Vec<ScopeId> = Vec::new();
-        // A scope begins after the one that it lies in, so that one pass finds all.
+        // A scope begins after the one that it lies in, so that one pass finds all, in ascending order.
         for (id, scope) in self.scopes.range(looping.scope + 1..) {
-            if scope.of.is_some_and(|of| of == looping || found.contains(&of.scope)) {
+            if scope.of.is_some_and(|of| of == looping || found.binary_search(&of.scope).is_ok()) {
                 found.push(*id);
             }
         }

@@ -65,6 +65,8 @@ pub struct State {
     pub(super) attempts: HashMap<ExecutionId, Attempt>,
     /// How many attempts are outstanding.
     pub(super) outstanding: usize,
+    /// How many of them nobody works on.
+    pub(super) queued: usize,
     /// What people answered, also in iterations that are forgotten.
     pub(super) answers: HashMap<NodePath, Answer>,
     /// By what the run's deadline is watched.
@@ -159,6 +161,7 @@ impl State {
             next_scope: ROOT + 1,
             attempts: HashMap::new(),
             outstanding: 0,
+            queued: 0,
             answers: HashMap::new(),
             deadline: None,
             started,
@@ -329,6 +332,7 @@ impl State {
             before.newest = number;
         }
         self.outstanding += 1;
+        self.queued += 1;
         let attempt = Attempt {
             place,
             is_task,
@@ -357,6 +361,7 @@ impl State {
         attempt.phase = Phase::Running;
         attempt.running_since = Some(at);
         let place = attempt.place;
+        self.queued -= 1;
         let node = &mut self.scope_mut(place.scope)?.nodes[place.node];
         node.status = NodeStatus::Running;
         node.undelivered = 0;
@@ -371,12 +376,13 @@ impl State {
         digest: Option<Digest>,
     ) -> Result<Place, Broken> {
         let attempt = self.attempt(kind, execution_id)?;
-        let was_outstanding = attempt.phase.is_outstanding();
+        let (was_outstanding, was_queued) = (attempt.phase.is_outstanding(), attempt.phase == Phase::Queued);
         attempt.phase = phase;
         attempt.digest = digest;
         let place = attempt.place;
         if was_outstanding {
             self.outstanding -= 1;
+            self.queued -= usize::from(was_queued);
             self.scope_mut(place.scope)?.open_attempts -= 1;
         }
         Ok(place)
@@ -466,5 +472,6 @@ impl State {
         }
         self.scopes.values_mut().for_each(|scope| scope.canceled(at));
         self.outstanding = 0;
+        self.queued = 0;
     }
 }

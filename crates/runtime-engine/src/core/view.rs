@@ -12,6 +12,10 @@ use contract::{
     run::{NodeStatus, RunDetail, RunError, RunStatus, RunSummary, StepDetail},
     task::Task,
 };
+use std::collections::HashSet;
+
+/// How many of the nodes that a step waits for are named.
+const MOST_NAMED: usize = 20;
 
 impl State {
     /// The run with its steps, in document order; those of running iterations stand behind their
@@ -172,9 +176,11 @@ impl State {
             }
             (NodeStatus::Waiting, _) => {
                 let sources = pending_sources(scope, index);
-                let reason = match sources.is_empty() {
-                    false => format!("the results of {}", sources.join(", ")),
-                    true => "nothing: another iteration of the loop has failed".to_owned(),
+                let (named, more) = sources.split_at(sources.len().min(MOST_NAMED));
+                let reason = match (named, more.len()) {
+                    ([], _) => "nothing: another iteration of the loop has failed".to_owned(),
+                    (named, 0) => format!("the results of {}", named.join(", ")),
+                    (named, more) => format!("the results of {} and {more} more", named.join(", ")),
                 };
                 Some(reason).filter(|_| !sources.is_empty() || scope.of.is_some())
             }
@@ -195,16 +201,11 @@ impl State {
     }
 }
 
-/// The nodes that still decide about this one's ports.
+/// The nodes that still decide about this one's ports, each once.
 fn pending_sources(scope: &Scope, index: NodeIndex) -> Vec<&str> {
-    let mut sources: Vec<&str> = Vec::new();
-    for port in &scope.graph.nodes[index].ports {
-        if let Some(edge) = scope.flow.deciding(&scope.graph, *port) {
-            let id = scope.graph.nodes[scope.graph.edges[edge].source].id.as_str();
-            if !sources.contains(&id) {
-                sources.push(id);
-            }
-        }
-    }
-    sources
+    let mut seen = HashSet::new();
+    let ports = scope.graph.nodes[index].ports.iter();
+    let edges = ports.filter_map(|port| scope.flow.deciding(&scope.graph, *port));
+    let sources = edges.map(|edge| scope.graph.edges[edge].source).filter(|source| seen.insert(*source));
+    sources.map(|source| scope.graph.nodes[source].id.as_str()).collect()
 }
