@@ -1,10 +1,15 @@
+import 'reflect-metadata';
+import { Controller, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { ClientProxyFactory, MessagePattern, Payload, Transport } from '@nestjs/microservices';
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, type AddressInfo, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { lastValueFrom } from 'rxjs';
 import { z } from 'zod';
 import { WireClient } from '../src/core/client';
 import { UnansweredError } from '../src/core/errors';
@@ -15,6 +20,17 @@ import type { Pem, TlsClientSettings, TlsServerSettings } from '../src/core/tls'
 import { defineNode, definePlugin } from '../src/light/index';
 import { Authority, type Identity } from './certificates';
 import { COMMITTED, Peer, pluginEnv, task } from './peers';
+
+@Controller()
+class Echo {
+  @MessagePattern('echo')
+  echo(@Payload() data: unknown): unknown {
+    return data;
+  }
+}
+
+@Module({ controllers: [Echo] })
+class EchoModule {}
 
 const authority = new Authority();
 const text = (pem: string): Pem => ({ file: undefined, read: () => pem });
@@ -250,4 +266,41 @@ it('a plugin publishes, takes tasks and reports in TLS, with certificates on bot
   await running.stop();
   await Promise.all([pm.close(), cp.close()]);
   rmSync(dir, { recursive: true });
+});
+
+describe('TLS of NestJS', () => {
+  const identity = authority.sign('127.0.0.1');
+  const tlsOptions = { ca: authority.certificate, cert: identity.certificate, key: identity.key };
+
+  it('as a client understands the door, with certificates on both sides', async () => {
+    const { server, port } = await door({ ...shown(identity), clientCa: text(authority.certificate) });
+    const client = ClientProxyFactory.create({
+      transport: Transport.TCP,
+      options: { host: '127.0.0.1', port, tlsOptions },
+    });
+    assert.equal(await lastValueFrom(client.send('echo', 'Привет 😀')), 'Привет 😀');
+    client.close();
+    await server.close();
+  });
+
+  it('as a server understands the client, with certificates on both sides', async () => {
+    const app = await NestFactory.createMicroservice(EchoModule, {
+      transport: Transport.TCP,
+      options: { host: '127.0.0.1', port: 0, tlsOptions: { ...tlsOptions, requestCert: true } },
+      logger: false,
+    });
+    await app.listen();
+    const { port } = app.unwrap<Server>().address() as AddressInfo;
+    const ask = async (tls: TlsClientSettings) => {
+      const wire = new WireClient({ host: '127.0.0.1', port, tls });
+      try {
+        return await wire.call('echo', 'Привет 😀', 10_000);
+      } finally {
+        wire.close();
+      }
+    };
+    assert.equal(await ask(trusting({ identity: shown(identity) })), 'Привет 😀');
+    await assert.rejects(ask(trusting()), UnansweredError);
+    await app.close();
+  });
 });
