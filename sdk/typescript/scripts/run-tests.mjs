@@ -34,7 +34,7 @@ const files = readdirSync(join(built, 'test'))
   .map((name) => join(built, 'test', name));
 for (const node of nodes) {
   console.log(`# Node ${execFileSync(node, ['--version'], { encoding: 'utf8' }).trim()}`);
-  const { status } = spawnSync(node, ['--enable-source-maps', '--test', '--test-timeout=60000', ...files], {
+  const { status } = spawnSync(node, ['--enable-source-maps', '--test', '--test-timeout=240000', ...files], {
     stdio: 'inherit',
     cwd: root,
   });

@@ -69,11 +69,11 @@ describe('frames', () => {
 });
 
 describe('the listener', () => {
-  const echo = () =>
+  const echo = (frameTimeoutMs = 30_000) =>
     new WireServer((packet, reply) => (reply({ response: packet.data, isDisposed: true }), true), {
       log: silentLog,
       maxFrame: 1000,
-      frameTimeoutMs: 20,
+      frameTimeoutMs,
       maxConnections: 2,
     });
   const exchange = async (server: WireServer, text: string) => {
@@ -132,7 +132,7 @@ describe('the listener', () => {
   });
 
   it('gives up on a frame that does not end', async () => {
-    assert.match(await exchange(echo(), '500#{"pattern":'), /not finished in time/);
+    assert.match(await exchange(echo(20), '500#{"pattern":'), /not finished in time/);
   });
 
   it('answers an unknown pattern as NestJS does, and an event never', async () => {
