@@ -7,8 +7,8 @@ use contract::{
     manifest::Endpoint,
     pattern,
     report::{
-        DispatchOutcome, Dispatched, ReportBody, ReportKind, StepError, StepReport, StepResult, read_report,
-        reply_is_result,
+        DispatchOutcome, Dispatched, ReportBody, ReportKind, ReportOutcome, StepError, StepReport,
+        StepResult, read_report, reply_is_result,
     },
 };
 use serde::Deserialize;
@@ -203,8 +203,13 @@ impl Dispatcher {
             "dispatch ended"
         );
         let outcome = DispatchOutcome { execution_id: attempt.execution_id, run_id: attempt.run_id, outcome };
+        // Ids and an error always serialise.
+        let outcome = Json::of(&outcome).unwrap_or_default();
         let mut tries = 0;
-        while let Err(error) = self.engine.dispatch_outcome(&outcome).await {
+        // No answer at all: the batcher has ended, and with it the dispatcher.
+        while let Some(ReportOutcome::Err(error)) =
+            self.outcomes.submit(outcome.clone(), outcome.text().len()).await
+        {
             // Superseded or ended: it needs not know any more.
             if !error.retryable || !retry::pause(tries, &self.stops.cut).await {
                 tracing::debug!(

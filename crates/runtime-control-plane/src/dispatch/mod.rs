@@ -22,7 +22,7 @@ use crate::{
     retry,
     secrets::Secrets,
 };
-use contract::{ExecutionId, RunId, task::Task};
+use contract::{ExecutionId, Json, RunId, report::ReportOutcome, task::Task};
 use endpoints::Endpoints;
 use queue::{Lane, Queue};
 use std::{sync::Arc, time::Duration};
@@ -46,6 +46,9 @@ const CLAIM_GRACE: Duration = Duration::from_secs(5);
 /// Claims of one statement, and statements at once.
 const CLAIMS: BatchLimits = BatchLimits { items: 256, bytes: usize::MAX, pipelined: 2, waiting: 1024 };
 
+/// Outcomes of one call, and calls at once; their bytes are those of a frame.
+const OUTCOMES: BatchLimits = BatchLimits { items: 512, bytes: 0, pipelined: 4, waiting: 4096 };
+
 /// The steps of a stop, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DispatchStops {
@@ -64,9 +67,9 @@ pub(crate) struct Dispatcher {
     default_enabled: bool,
     secrets: Arc<Secrets>,
     endpoints: Endpoints,
-    engine: Arc<Engine>,
     reports: Arc<Reports>,
     claims: Batcher<ExecutionId, bool>,
+    outcomes: Batcher<Json, ReportOutcome>,
     listeners: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     delivery_timeout: Duration,
@@ -109,8 +112,8 @@ impl Dispatcher {
             default_enabled: settings.plugins_default == PluginsDefault::Enabled,
             secrets,
             endpoints: Endpoints::new(config),
-            engine,
             reports,
+            outcomes: outcomes(engine, settings.max_frame_bytes),
             claims: claims(storage, settings.delivery_timeout.saturating_add(CLAIM_GRACE)),
             listeners: Arc::new(Semaphore::new(limits.listening.min(Semaphore::MAX_PERMITS))),
             metrics,
@@ -253,6 +256,15 @@ fn claims(storage: &Storage, delivery: Duration) -> Batcher<ExecutionId, bool> {
                 Vec::new()
             })
         }
+    })
+}
+
+/// Tells the engine how dispatches ended, many in one call.
+fn outcomes(engine: Arc<Engine>, max_frame_bytes: usize) -> Batcher<Json, ReportOutcome> {
+    let limits = BatchLimits { bytes: max_frame_bytes, ..OUTCOMES };
+    Batcher::start(limits, move |outcomes| {
+        let engine = Arc::clone(&engine);
+        async move { engine.dispatch_outcomes(outcomes).await }
     })
 }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::core::{Input, unknown_execution};
 use contract::{
     ExecutionId, RpcError, RunId,
-    report::{DispatchOutcome, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
+    report::{DispatchOutcomes, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
 };
 use tokio::sync::oneshot;
 
@@ -34,9 +34,17 @@ pub(super) async fn step_reports(engine: &Engine, batch: StepReports) -> StepRep
 }
 
 /// `runtime.dispatch_outcome`
-pub(super) async fn dispatch_outcome(engine: &Engine, told: DispatchOutcome) -> ReportOutcome {
-    let input = Input::Dispatched(told.execution_id, told.outcome);
-    outcome(hand_over(engine, told.run_id, input).await).await
+pub(super) async fn dispatch_outcomes(engine: &Engine, batch: DispatchOutcomes) -> StepReportOutcomes {
+    let mut pending = Vec::with_capacity(batch.outcomes.len());
+    for told in batch.outcomes {
+        let input = Input::Dispatched(told.execution_id, told.outcome);
+        pending.push(hand_over(engine, told.run_id, input).await);
+    }
+    let mut outcomes = Vec::with_capacity(pending.len());
+    for answer in pending {
+        outcomes.push(outcome(answer).await);
+    }
+    StepReportOutcomes { outcomes }
 }
 
 async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> oneshot::Receiver<ReportOutcome> {

@@ -59,7 +59,7 @@ impl Handler for Door {
                 Err(error) => Reply::Error(error),
             },
             pattern::RUNTIME_DISPATCH_OUTCOME => match read(data) {
-                Ok(told) => value(&reports::dispatch_outcome(engine, told).await),
+                Ok(batch) => value(&reports::dispatch_outcomes(engine, batch).await),
                 Err(error) => Reply::Error(error),
             },
             pattern::RUNTIME_RUN_START => answered(data, |asked| runs::start(engine, asked)).await,
