@@ -1,6 +1,6 @@
 # The only entry points that people need. `make help` lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast lint docs fuzz bench chaos
+.PHONY: help demo test test-fast lint docs fuzz bench bench-catalogue chaos
 CARGO ?= cargo
 
 help: ## this list
@@ -30,3 +30,7 @@ chaos: ## kills, restarts, fails over and cuts under load, and counts what was l
 
 bench: ## durable step results per second through the whole door, beside NestJS 11; needs a quiet machine
 	@scripts/bench
+
+bench-catalogue: ## plugin-manager with a thousand plugins (a part of `make bench`); a minute and a half
+	@$(CARGO) build --quiet --profile bench --package conveyor --package benches
+	@target/release/bench-catalogue

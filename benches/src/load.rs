@@ -71,6 +71,18 @@ impl fmt::Display for Slice {
     }
 }
 
+/// The middle slice by throughput.
+pub(crate) fn median(slices: &[Slice]) -> Option<&Slice> {
+    let mut sorted: Vec<&Slice> = slices.iter().collect();
+    sorted.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
+    sorted.get(sorted.len() / 2).copied()
+}
+
+/// For people: two digits behind the point.
+pub(crate) fn hundredths(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
 /// What is sent.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -114,7 +126,7 @@ struct StepResult<'a> {
 }
 
 /// `{"text": ..., "score": ..., "tags": [...]}` of 726 bytes.
-fn outputs() -> Result<Json, serde_json::Error> {
+pub(crate) fn outputs() -> Result<Json, serde_json::Error> {
     let sentence = "Съешь ещё этих мягких французских булок, да выпей чаю. ";
     let value = serde_json::json!({
         "text": sentence.repeat(6), "score": 0.8312, "count": 1_234_567_890_123u64,
@@ -159,7 +171,12 @@ pub(crate) async fn slice(
 }
 
 /// Sends one report and insists that it was stored.
-async fn send(client: &Client, pattern: &str, attempt: Attempt, outputs: &Json) -> Result<(), String> {
+pub(crate) async fn send(
+    client: &Client,
+    pattern: &str,
+    attempt: Attempt,
+    outputs: &Json,
+) -> Result<(), String> {
     let result = StepResult {
         key: CONTROL_PLANE_KEY,
         run_id: attempt.run_id,

@@ -1,6 +1,10 @@
 //! What was measured, as a table and as JSON.
 
-use crate::{load::Slice, siege::Siege};
+use crate::{
+    chains::Chains,
+    load::{Slice, hundredths, median},
+    siege::Siege,
+};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, error::Error, fmt, fs, path::Path};
 
@@ -12,21 +16,15 @@ const FIRST_GUESS: [(usize, usize); 3] = [(1, 2_000), (64, 12_000), (256, 20_000
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     slices: BTreeMap<usize, (Vec<Slice>, Vec<Slice>)>,
+    pub(crate) chains: Option<Chains>,
     pub(crate) siege: Option<Siege>,
 }
 
-/// The middle slice by throughput.
-fn median(slices: &[Slice]) -> Option<&Slice> {
-    let mut sorted: Vec<&Slice> = slices.iter().collect();
-    sorted.sort_by(|a, b| a.per_second().total_cmp(&b.per_second()));
-    sorted.get(sorted.len() / 2).copied()
-}
-
 impl Report {
-    pub(crate) fn add(&mut self, in_flight: usize, ours: Slice, theirs: Slice) {
+    pub(crate) fn add(&mut self, in_flight: usize, ours: Slice, theirs: Option<Slice>) {
         let (us, rival) = self.slices.entry(in_flight).or_default();
         us.push(ours);
-        rival.push(theirs);
+        rival.extend(theirs);
     }
 
     /// Attempts that last for a slice: half as many again as the fastest one used.
@@ -65,30 +63,31 @@ impl Report {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
         fs::create_dir_all(&folder)?;
         let siege = self.siege.as_ref().map(Siege::json);
-        let document = json!({"benchmark": "door", "rows": self.rows(), "siege": siege});
+        let chains = self.chains.as_ref().map(Chains::json);
+        let document = json!({"benchmark": "door", "rows": self.rows(), "chains": chains, "siege": siege});
         fs::write(folder.join("door.json"), serde_json::to_string_pretty(&document)? + "\n")?;
         Ok(())
     }
 }
 
-fn hundredths(number: f64) -> f64 {
-    (number * 100.0).round() / 100.0
-}
-
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "| in flight | | results/s, median (slices) | p50 / p99 ms | CPU µs/result | foreign CPU % | ratio |"
-        )?;
-        writeln!(f, "|---|---|---|---|---|---|---|")?;
+        if !self.slices.is_empty() {
+            writeln!(
+                f,
+                "| in flight | | results/s, median (slices) | p50 / p99 ms | CPU µs/result | foreign CPU % | ratio |"
+            )?;
+            writeln!(f, "|---|---|---|---|---|---|---|")?;
+        }
         for (in_flight, (us, rival)) in &self.slices {
-            let (Some(ours), Some(theirs)) = (median(us), median(rival)) else { continue };
-            let ratio = ours.per_second() / theirs.per_second();
-            for (name, slice, all, ratio) in [
-                ("Conveyor", ours, us, format!("**{ratio:.1}×**")),
-                ("NestJS 11 + pg", theirs, rival, String::new()),
-            ] {
+            let Some(ours) = median(us) else { continue };
+            let theirs = median(rival);
+            let ratio = theirs.map(|theirs| format!("**{:.1}×**", ours.per_second() / theirs.per_second()));
+            let sides = [("Conveyor", Some(ours), us, ratio.unwrap_or_default())];
+            for (name, slice, all, ratio) in
+                sides.into_iter().chain([("NestJS 11 + pg", theirs, rival, String::new())])
+            {
+                let Some(slice) = slice else { continue };
                 let slices: Vec<_> = all.iter().map(|slice| format!("{:.0}", slice.per_second())).collect();
                 writeln!(
                     f,
@@ -101,6 +100,9 @@ impl fmt::Display for Report {
                     slice.foreign_percent(),
                 )?;
             }
+        }
+        if let Some(chains) = &self.chains {
+            write!(f, "\n{chains}")?;
         }
         match &self.siege {
             Some(siege) => write!(f, "\n{siege}"),

@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Us {
     pub(crate) solo: Solo,
     client: Client,
-    plugin: StubPlugin,
+    pub(crate) plugin: StubPlugin,
     process_id: String,
     http: reqwest::Client,
 }

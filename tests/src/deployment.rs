@@ -15,6 +15,24 @@ pub const SERVICES: [&str; 7] = [
     "api",
 ];
 
+/// What `conveyor serve` logs once, when everything that it serves is open. The words "listening" come
+/// earlier too (of the queue) and several times, and a service without a door has none of its own.
+pub const SERVING: &str = "event=\"serving\"";
+
+/// Variables that configure us; a developer's own must not reach a test.
+pub const CONFIGURED: [&str; 10] = [
+    "API_",
+    "CONTROL_PLANE_",
+    "CONVEYOR_",
+    "DATABASE_",
+    "EXECUTOR_",
+    "FILE_",
+    "PLUGIN_",
+    "REDIS_",
+    "RUNTIME_",
+    "SECRET",
+];
+
 /// Long enough for a busy machine; nothing is asserted by it.
 const START: Duration = Duration::from_secs(60);
 const STOP: Duration = Duration::from_secs(60);
@@ -92,15 +110,30 @@ impl Deployment {
     pub async fn start_service(&mut self, service: &'static str) {
         let process = Program::new(binary("conveyor"))
             .args(["serve", service])
+            .without_env(&CONFIGURED)
             .envs(self.environment.iter())
             .spawn()
             .expect("conveyor starts");
-        // The queue's listener of notices is up before the doors are open; an executor has no door.
-        let ready = if service == "executor" { "queue.listening" } else { "event=\"listening\"" };
-        if let Err(error) = process.wait_for_line(ready, START).await {
-            panic!("{service} does not listen: {error}");
+        if let Err(error) = process.wait_for_line(SERVING, START).await {
+            panic!("{service} does not serve: {error}");
         }
         self.processes.insert(service, process);
+    }
+
+    /// One more process of a service, with other values for some variables.
+    pub async fn another(&self, service: &'static str, other: &[(&'static str, String)]) -> Process {
+        let mut environment = self.environment.clone();
+        environment.extend(other.iter().cloned());
+        let process = Program::new(binary("conveyor"))
+            .args(["serve", service])
+            .without_env(&CONFIGURED)
+            .envs(environment.iter())
+            .spawn()
+            .expect("conveyor starts");
+        if let Err(error) = process.wait_for_line(SERVING, START).await {
+            panic!("another {service} does not serve: {error}");
+        }
+        process
     }
 
     /// Kills a service as a crash would.

@@ -2,13 +2,14 @@
 
 use crate::{
     Platform, StubPlugin,
-    deployment::{API_TOKEN, CONTROL_PLANE_KEY, INGRESS_TOKEN},
+    deployment::{API_TOKEN, CONFIGURED, CONTROL_PLANE_KEY, INGRESS_TOKEN},
 };
 use std::{
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
-use testkit::{Process, Program};
+use testkit::{Clock, Process, Program};
 
 /// Long enough for a busy machine; nothing is asserted by it.
 const START: Duration = Duration::from_secs(60);
@@ -28,12 +29,22 @@ pub struct Solo {
     pub plugin_manager: u16,
     conveyor: PathBuf,
     variables: Vec<(String, String)>,
+    clock: Option<Arc<Clock>>,
     folder: tempfile::TempDir,
 }
 
 impl Solo {
     /// Starts this binary with `extra` variables; without `DATABASE_URL` among them on SQLite.
     pub async fn start(conveyor: &Path, extra: &[(&str, &str)]) -> Self {
+        Self::start_with(conveyor, extra, None).await
+    }
+
+    /// As [`Self::start`], with this wall clock.
+    pub async fn start_by(conveyor: &Path, extra: &[(&str, &str)], clock: &Arc<Clock>) -> Self {
+        Self::start_with(conveyor, extra, Some(Arc::clone(clock))).await
+    }
+
+    async fn start_with(conveyor: &Path, extra: &[(&str, &str)], clock: Option<Arc<Clock>>) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let port = || testkit::free_port().expect("a free port");
         let (api, http_port, tcp_port, plugin_manager) = (port(), port(), port(), port());
@@ -50,15 +61,15 @@ impl Solo {
         let extra = extra.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let variables: Vec<_> =
             own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(extra).collect();
-        let process = up(conveyor, folder.path(), &variables).await;
+        let process = up(conveyor, folder.path(), &variables, clock.as_deref()).await;
         let (platform, conveyor) = (Platform::at(api), conveyor.to_owned());
-        Self { process, platform, http_port, tcp_port, plugin_manager, conveyor, variables, folder }
+        Self { process, platform, http_port, tcp_port, plugin_manager, conveyor, variables, clock, folder }
     }
 
     /// Kills the process as a crash does and starts it anew, on the same data and ports.
     pub async fn crash_and_restart(&mut self) {
         self.process.kill().await.expect("conveyor is killed");
-        self.process = up(&self.conveyor, self.folder.path(), &self.variables).await;
+        self.process = up(&self.conveyor, self.folder.path(), &self.variables, self.clock.as_deref()).await;
     }
 
     /// A stub plugin in its catalogue.
@@ -79,14 +90,17 @@ impl Solo {
 }
 
 /// Starts the binary and waits until it serves.
-async fn up(conveyor: &Path, data: &Path, variables: &[(String, String)]) -> Process {
-    let process = Program::new(conveyor)
+async fn up(conveyor: &Path, data: &Path, variables: &[(String, String)], clock: Option<&Clock>) -> Process {
+    let program = Program::new(conveyor)
         .args(["up", "--data"])
         .arg(data)
-        .without_env(&["CONVEYOR_", "DATABASE_", "REDIS_", "PLUGIN_", "RUNTIME_"])
-        .envs(variables.iter().map(|(name, value)| (name, value)))
-        .spawn()
-        .expect("conveyor starts");
+        .without_env(&CONFIGURED)
+        .envs(variables.iter().map(|(name, value)| (name, value)));
+    let program = match clock {
+        Some(clock) => program.clock(clock),
+        None => program,
+    };
+    let process = program.spawn().expect("conveyor starts");
     if let Err(error) = process.wait_for_line("Conveyor is up", START).await {
         panic!("conveyor does not come up: {error}");
     }

@@ -32,16 +32,15 @@ pub(crate) struct App {
 impl App {
     pub(crate) async fn new(settings: &Settings, storage: Storage, queue: Queue) -> Result<Self, Error> {
         let frame_bytes = settings.payload_limit_bytes.saturating_add(ENVELOPE_BYTES).max(16 * 1024 * 1024);
-        let neighbour = |name, endpoint, token: &Option<_>, away| {
-            Neighbour::new(name, endpoint, token.clone(), away, frame_bytes, None)
+        let neighbour = |name, endpoint, token: &Option<_>, away, tls: &Option<_>| {
+            Neighbour::new(name, endpoint, token.clone(), away, frame_bytes, tls.clone())
         };
-        let plugins = Neighbour::new(
+        let plugins = neighbour(
             "plugin-manager",
             &settings.plugin_manager,
-            settings.plugin_manager_token.clone(),
+            &settings.plugin_manager_token,
             ErrorCode::Unavailable,
-            frame_bytes,
-            settings.plugin_manager_tls.clone(),
+            &settings.plugin_manager_tls,
         );
         Ok(Self {
             doorkeeper: Doorkeeper::new(storage.clone(), settings.token.as_ref(), settings.insecure).await?,
@@ -50,6 +49,7 @@ impl App {
                 &settings.engine,
                 &settings.engine_token,
                 ErrorCode::EngineUnavailable,
+                &settings.engine_tls,
             ),
             catalogue: Catalogue::new(plugins.clone()),
             plugins,
@@ -58,6 +58,7 @@ impl App {
                 &settings.secret_manager,
                 &settings.secret_manager_token,
                 ErrorCode::Unavailable,
+                &settings.secret_manager_tls,
             ),
             files: Files::new(&settings.file_service_url, settings.file_service_token.clone())?,
             payload_limit_bytes: settings.payload_limit_bytes,

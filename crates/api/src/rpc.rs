@@ -54,9 +54,26 @@ impl Neighbour {
         T: Serialize + Sync,
         R: DeserializeOwned,
     {
+        self.call_within(pattern, body, DEADLINE).await
+    }
+
+    /// Calls a pattern that may take longer than others.
+    ///
+    /// # Errors
+    /// As [`Neighbour::call`].
+    pub(crate) async fn call_within<T, R>(
+        &self,
+        pattern: Pattern,
+        body: &T,
+        deadline: Duration,
+    ) -> Result<R, RpcError>
+    where
+        T: Serialize + Sync,
+        R: DeserializeOwned,
+    {
         let request = WithToken { token: self.token.as_ref().map(|token| token.expose_secret()), body };
         self.client
-            .call(pattern.name, &request, DEADLINE)
+            .call(pattern.name, &request, deadline)
             .await
             .map_err(|error| self.outward(pattern, &error))
     }

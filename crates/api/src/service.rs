@@ -27,6 +27,7 @@ impl Service {
         let listener = HttpListener::bind(HttpConfig {
             name: "api",
             address,
+            tls: settings.tls.clone(),
             limits: HttpLimits { max_connections: settings.max_connections, ..HttpLimits::default() },
         })?;
         if settings.insecure && settings.token.is_none() {

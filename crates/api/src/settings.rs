@@ -3,8 +3,11 @@
 use config::Reader;
 use contract::manifest::Endpoint;
 use secrecy::SecretString;
-use std::net::{IpAddr, Ipv4Addr};
-use wire::{TlsClient, tls::ClientVariables};
+use std::net::IpAddr;
+use wire::{
+    TlsClient, TlsServer, neighbours,
+    tls::{ClientVariables, ServerVariables},
+};
 
 /// Everything that the service can be told.
 #[derive(Clone, Debug)]
@@ -13,6 +16,8 @@ pub struct Settings {
     pub bind: IpAddr,
     /// Port of the HTTP listener; 0 lets the system choose.
     pub http_port: u16,
+    /// TLS of the HTTP listener; `None` is plain HTTP.
+    pub tls: Option<TlsServer>,
     /// The token that every route but the public ones needs. `None` only with `insecure`.
     pub token: Option<SecretString>,
     /// Accept requests without a token, as the local user.
@@ -21,6 +26,8 @@ pub struct Settings {
     pub engine: Endpoint,
     /// The engine's RPC credential, when it wants one.
     pub engine_token: Option<SecretString>,
+    /// How the engine is spoken to; `None` is plain TCP.
+    pub engine_tls: Option<TlsClient>,
     /// The plugin-manager's RPC door.
     pub plugin_manager: Endpoint,
     /// The plugin-manager's credential.
@@ -31,6 +38,8 @@ pub struct Settings {
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
     pub secret_manager_token: Option<SecretString>,
+    /// How secret-manager is spoken to; `None` is plain TCP.
+    pub secret_manager_tls: Option<TlsClient>,
     /// Base URL of file-service, without a slash at the end.
     pub file_service_url: String,
     /// The file-service's credential.
@@ -46,30 +55,23 @@ pub struct Settings {
 impl Settings {
     /// Declares and reads every variable of the service; faults stay with the reader.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Start although keys and tokens are missing. Only for a machine of your own: doors without a key are open.",
-        );
+        let insecure = reader.insecure_dev();
         Self {
             insecure,
-            bind: reader
-                .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address on which the service listens.")
-                .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            bind: reader.bind_address(),
             http_port: reader.port("API_HTTP_PORT", 3000, "HTTP port of the platform API."),
+            tls: TlsServer::read(reader, ServerVariables::API),
             token: reader.required_secret(
                 "CONVEYOR_API_TOKEN",
                 insecure,
                 "Bearer token of the platform API. `up`, `demo` and `run` make one at the first start.",
             ),
-            engine: Endpoint {
-                host: reader.text("RUNTIME_ENGINE_TCP_HOST", "runtime-engine", "Host of the engine's RPC."),
-                port: reader.port("RUNTIME_ENGINE_RPC_TCP_PORT", 3000, "TCP port of the engine's RPC."),
-            },
+            engine: neighbours::engine(reader),
             engine_token: reader
                 .secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
+            engine_tls: TlsClient::read(reader, ClientVariables::ENGINE),
             plugin_manager: Endpoint {
-                host: reader.text("PLUGIN_MANAGER_RPC_HOST", "plugin-manager", "Host of plugin-manager."),
+                host: reader.host("PLUGIN_MANAGER_RPC_HOST", "plugin-manager", "Host of plugin-manager."),
                 port: reader.port("PLUGIN_MANAGER_RPC_PORT", 3000, "TCP port of plugin-manager."),
             },
             plugin_manager_token: reader.required_secret(
@@ -78,27 +80,14 @@ impl Settings {
                 "Token of plugin-manager's TCP door, the same on plugins and services.",
             ),
             plugin_manager_tls: TlsClient::read(reader, ClientVariables::PLUGIN_MANAGER),
-            secret_manager: reader
-                .parsed(
-                    "SECRETS_TCP_CONNECT",
-                    "host:port",
-                    Shown(Endpoint { host: "secret-manager".to_owned(), port: 3000 }),
-                    "Where secret-manager is reached.",
-                    parse_endpoint,
-                )
-                .0,
+            secret_manager: neighbours::secret_manager(reader),
             secret_manager_token: reader.required_secret(
                 "SECRET_MANAGER_TOKEN",
                 insecure,
                 "Token of secret-manager's TCP door.",
             ),
-            file_service_url: reader.parsed(
-                "FILE_SERVICE_BASE_URL",
-                "URL",
-                "http://file-service:3000".to_owned(),
-                "Base URL of file-service.",
-                parse_base_url,
-            ),
+            secret_manager_tls: TlsClient::read(reader, ClientVariables::SECRET_MANAGER),
+            file_service_url: neighbours::file_service(reader),
             file_service_token: reader.required_secret(
                 "FILE_SERVICE_TOKEN",
                 insecure,
@@ -113,13 +102,7 @@ impl Settings {
                     parse_bytes,
                 )
                 .0,
-            max_connections: usize::try_from(reader.number(
-                "API_MAX_CONNECTIONS",
-                "connections",
-                4096,
-                "Open connections of the platform API.",
-            ))
-            .unwrap_or(usize::MAX),
+            max_connections: reader.bounded("API_MAX_CONNECTIONS", "connections", 4096, 1..=1_000_000, "Open connections of the platform API."),
             max_event_streams: usize::try_from(reader.number(
                 "API_MAX_EVENT_STREAMS",
                 "streams",
@@ -128,35 +111,6 @@ impl Settings {
             ))
             .unwrap_or(usize::MAX),
         }
-    }
-}
-
-/// An endpoint as its variable spells it.
-struct Shown(Endpoint);
-
-impl std::fmt::Display for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-fn parse_endpoint(text: &str) -> Result<Shown, String> {
-    let wrong = || "is no host:port; write for example secret-manager:3000".to_owned();
-    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port = port.parse().map_err(|_| wrong())?;
-    if host.is_empty() {
-        return Err(wrong());
-    }
-    Ok(Shown(Endpoint { host: host.to_owned(), port }))
-}
-
-fn parse_base_url(text: &str) -> Result<String, String> {
-    match reqwest::Url::parse(text) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
-            Ok(text.trim_end_matches('/').to_owned())
-        }
-        _ => Err("is no http:// or https:// URL".to_owned()),
     }
 }
 
@@ -202,13 +156,6 @@ mod tests {
         assert_eq!(bytes("16mb"), Some(16 * 1024 * 1024));
         assert_eq!(bytes("1 GB"), Some(1024 * 1024 * 1024));
         assert_eq!((bytes("mb"), bytes("0"), bytes("5 apples")), (None, None, None));
-    }
-
-    #[test]
-    fn endpoints_need_a_host_and_a_port() {
-        assert_eq!(parse_endpoint("secrets:1").map(|shown| shown.0.host), Ok("secrets".to_owned()));
-        assert_eq!(parse_endpoint("[::1]:1").map(|shown| shown.0.host), Ok("::1".to_owned()));
-        assert!(parse_endpoint("secrets").is_err() && parse_endpoint(":1").is_err());
     }
 
     #[test]

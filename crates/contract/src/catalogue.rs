@@ -127,6 +127,9 @@ pub struct PluginSummary {
     pub quarantined: bool,
     /// A tombstone.
     pub removed: bool,
+    /// How many of its attempts may be dispatched and unfinished at once; absent: as many as there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
     /// The version that the asked workspace is pinned to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned_version: Option<String>,
@@ -169,8 +172,8 @@ pub struct PluginList {
 }
 
 /// `plugin.get`, `plugin.versions`, `plugin.enable`, `plugin.disable`, `plugin.remove`, `plugin.pin`,
-/// `plugin.unpin`, `plugin.yank`, `plugin.unyank`, `plugin.quarantine`, `plugin.release`: names one
-/// plugin in one workspace.
+/// `plugin.unpin`, `plugin.yank`, `plugin.unyank`, `plugin.quarantine`, `plugin.release`, `plugin.limit`:
+/// names one plugin in one workspace.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PluginRef {
@@ -185,6 +188,9 @@ pub struct PluginRef {
     /// Pin: to this version. Yank, unyank: this version. Get: this version instead of the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publication_version: Option<String>,
+    /// Limit: so many attempts at once, from 1 up; absent: as many as there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
     /// Remove: although processes use it.
     #[serde(default)]
     pub force: bool,

@@ -143,7 +143,7 @@ fn of_ports(node_type: &str, side: Side, before: &[Param], after: &[Param]) -> V
         }
     }
     for new in after.iter().filter(|new| find(before, &new.name).is_none()) {
-        let wanted = side == Side::Input && needs_value(new);
+        let wanted = side == Side::Input && new.needs_value();
         let detail = if wanted { "is new and required" } else { "is new" };
         changes.push(change(ChangeKind::PortAdded, new, wanted, detail.to_owned()));
     }
@@ -156,29 +156,19 @@ fn of_param(side: Side, old: &Param, new: &Param) -> (Vec<String>, bool) {
     let mut breaking = false;
     if old.kind != new.kind {
         details.push(format!("its type was {} and is {}", name(old.kind), name(new.kind)));
-        // One text control instead of the other carries the same values.
-        let text = |kind| matches!(kind, ParamType::String | ParamType::Textarea);
-        breaking |= !(text(old.kind) && text(new.kind));
+        breaking |= !new.kind.takes(old.kind);
     }
-    if side == Side::Input && needs_value(old) != needs_value(new) {
-        let now = needs_value(new);
+    if side == Side::Input && old.needs_value() != new.needs_value() {
+        let now = new.needs_value();
         details.push(if now { "it is required now" } else { "it is no longer required" }.to_owned());
         breaking |= now;
     }
-    if side == Side::Input && may_be_port(old) != may_be_port(new) {
-        let now = may_be_port(new);
+    if side == Side::Input && old.may_be_port() != new.may_be_port() {
+        let now = new.may_be_port();
         details.push(if now { "it may be a port now" } else { "it can no longer be a port" }.to_owned());
         breaking |= !now;
     }
     (details, breaking)
-}
-
-fn needs_value(param: &Param) -> bool {
-    param.required && param.default.is_none()
-}
-
-fn may_be_port(param: &Param) -> bool {
-    param.is_static != Some(true)
 }
 
 fn name(kind: ParamType) -> &'static str {

@@ -58,6 +58,8 @@ codes! {
     UnknownPattern = "unknown_pattern", 404, false;
     /// The thing named in the request does not exist.
     NotFound = "not_found", 404, false;
+    /// No such run: there never was one, or it ended and was pruned (`docs/processes.md`, *Retention*).
+    RunNotFound = "run_not_found", 404, false;
     /// The request contradicts the present state of the thing.
     Conflict = "conflict", 409, false;
 

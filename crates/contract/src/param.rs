@@ -30,6 +30,13 @@ impl ParamType {
     /// The seven names, as in the wire format.
     pub const NAMES: [&'static str; 7] =
         ["string", "textarea", "number", "boolean", "select", "keyvalue", "ref"];
+
+    /// Does what fits the other type fit this one? One text control instead of the other carries the
+    /// same values.
+    pub fn takes(self, other: Self) -> bool {
+        let text = |kind| matches!(kind, Self::String | Self::Textarea);
+        self == other || (text(self) && text(other))
+    }
 }
 
 /// One declared input or output.
@@ -74,6 +81,18 @@ pub struct Param {
     /// Unknown fields, kept.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+}
+
+impl Param {
+    /// Must a process give it a value?
+    pub fn needs_value(&self) -> bool {
+        self.required && self.default.is_none()
+    }
+
+    /// May an edge lead into it?
+    pub fn may_be_port(&self) -> bool {
+        self.is_static != Some(true)
+    }
 }
 
 const KNOWN: [&str; 12] = [

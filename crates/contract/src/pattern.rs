@@ -94,6 +94,8 @@ patterns! {
     PLUGIN_QUARANTINE = "plugin.quarantine";
     /// Lifts a quarantine: CLI, api → plugin-manager.
     PLUGIN_RELEASE = "plugin.release";
+    /// Limits how many attempts of a plugin are under way at once: CLI, api → plugin-manager.
+    PLUGIN_LIMIT = "plugin.limit";
     /// What changed between two versions: CLI, api → plugin-manager.
     PLUGIN_DIFF = "plugin.diff";
     /// Publishes on behalf of a plugin, by the same pipeline: CLI → plugin-manager.

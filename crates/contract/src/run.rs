@@ -1,8 +1,18 @@
 //! Runs on the wire: engine RPC between api, control plane and engine (protocol sections 5, 7, 8).
 
-use crate::{ExecutionId, Json, Millis, NodePath, ProcessId, RunId, report::StepError};
+use crate::{ErrorCode, ExecutionId, Json, Millis, NodePath, ProcessId, RpcError, RunId, report::StepError};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+
+/// There is no such run, or there is none any more: what every door says to that.
+pub fn not_found(run_id: impl Display) -> RpcError {
+    let message = format!(
+        "there is no run {run_id}; runs that have ended are kept for a limited time \
+         (RUNTIME_ENGINE_RETENTION_HOURS, RUNTIME_ENGINE_RETENTION_MAX_RUNS)"
+    );
+    RpcError::new(ErrorCode::RunNotFound, message)
+}
 
 /// How a run stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,7 +127,7 @@ pub struct RunStarted {
 pub struct RunRef {
     /// The run.
     pub run_id: RunId,
-    /// When given, a run of another process is `not_found`.
+    /// When given, a run of another process is `run_not_found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<ProcessId>,
 }
@@ -129,7 +139,7 @@ pub struct RunRef {
 pub struct RunRetry {
     /// The run that ended.
     pub run_id: RunId,
-    /// When given, a run of another process is `not_found`.
+    /// When given, a run of another process is `run_not_found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<ProcessId>,
     /// The user of the new run.
@@ -228,6 +238,24 @@ pub struct StepDetail {
     /// For a node that waits: what it waits for, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// What a running step last said of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<StepWord>,
+}
+
+/// What a running step last said of itself, with its heartbeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepWord {
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Millis>,
+    /// How far it is, from 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Json>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
 }
 
 /// `runtime.run_list`: newest first.
@@ -266,7 +294,7 @@ pub struct RunList {
 pub struct RunHistoryRequest {
     /// The run.
     pub run_id: RunId,
-    /// When given, a run of another process is `not_found`.
+    /// When given, a run of another process is `run_not_found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<ProcessId>,
     /// Only events after this sequence number.
@@ -305,7 +333,7 @@ pub struct HistoryEvent {
 pub struct StepConfirm {
     /// The run.
     pub run_id: RunId,
-    /// When given, a run of another process is `not_found`.
+    /// When given, a run of another process is `run_not_found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<ProcessId>,
     /// The waiting step.

@@ -48,9 +48,10 @@ pub struct Task {
 }
 
 /// `executor.task` as a plugin gets it: inputs are resolved, secrets in plain text. Never logged.
+/// Who sends it may hold the inputs in another form, for secrets that leave no copy behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ExecutorTask {
+pub struct ExecutorTask<Inputs = IndexMap<String, Json>> {
     /// The run; the same over all iterations of all loops.
     pub run_id: RunId,
     /// This attempt; every report must carry it.
@@ -64,7 +65,7 @@ pub struct ExecutorTask {
     /// Counts from 1.
     pub attempt: u32,
     /// Resolved values by input name.
-    pub inputs: IndexMap<String, Json>,
+    pub inputs: Inputs,
     /// Names of the wanted outputs.
     pub outputs: Vec<String>,
     /// When the step is given up, by the platform's clock.

@@ -1,11 +1,16 @@
 //! Calls to the platform's own HTTP API, as any user would make them.
 
+use ::config::Reader;
+use anyhow::Context;
 use contract::{Fault, Json, ProcessId, RpcError, RunId, manifest::Endpoint, run::RunError};
 use indexmap::IndexMap;
 use reqwest::{Method, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
+
+/// Authorities of the API's certificate.
+const CA: &str = "CONVEYOR_API_CA";
 
 /// How long the API may take to answer.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -95,6 +100,14 @@ pub(crate) struct Step {
     pub(crate) waits_for: Option<String>,
     #[serde(default)]
     pub(crate) error: Option<contract::report::StepError>,
+    /// How far it is, from 0 to 1.
+    #[serde(default)]
+    pub(crate) progress: Option<f64>,
+    /// What it says to people.
+    #[serde(default)]
+    pub(crate) message: Option<String>,
+    #[serde(default)]
+    pub(crate) outputs: Option<IndexMap<String, Json>>,
 }
 
 /// Inputs of `system.output`.
@@ -118,14 +131,30 @@ struct Refusal {
 }
 
 impl Client {
-    /// A client of the API at this base URL.
+    /// A client of the API at this base URL. With HTTPS the authorities that the system trusts count, and
+    /// those of `ca` too.
     ///
     /// # Errors
-    /// When the HTTP client cannot be made.
-    pub(crate) fn new(base_url: String, token: Option<SecretString>) -> Result<Self, reqwest::Error> {
+    /// When the HTTP client cannot be made, or `ca` holds no certificate.
+    pub(crate) fn new(
+        base_url: String,
+        token: Option<SecretString>,
+        ca: Option<&SecretString>,
+    ) -> anyhow::Result<Self> {
         // Our own loopback address must not be asked of a proxy. The api closes what is idle for long.
-        let http = reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE).build()?;
-        Ok(Self { http, base_url, token })
+        let mut builder = reqwest::Client::builder().no_proxy().pool_idle_timeout(IDLE);
+        if let Some(ca) = ca {
+            let known = reqwest::Certificate::from_pem_bundle(ca.expose_secret().as_bytes());
+            let known = known.ok().filter(|certificates| !certificates.is_empty());
+            let known = known.with_context(|| format!("{CA} holds no certificate in PEM form"))?;
+            builder = builder.tls_certs_merge(known);
+        }
+        Ok(Self { http: builder.build()?, base_url, token })
+    }
+
+    /// Authorities of the API's certificate beside those that the system trusts.
+    pub(crate) fn read_authorities(reader: &mut Reader<'_>) -> Option<SecretString> {
+        reader.secret(CA, "Authorities in PEM, usually as NAME_FILE, that the API's certificate may come from beside those that the system trusts.")
     }
 
     /// The plugins that the catalogue has now.
@@ -195,6 +224,12 @@ impl Client {
         let result: RunResult =
             self.call(Method::GET, &format!("/flow/{id}/runs/{run_id}/result"), None).await?;
         Ok(result.public_inputs)
+    }
+
+    /// The bytes of a file.
+    pub(crate) async fn file(&self, id: &str) -> Result<Vec<u8>, CallFailure> {
+        let path = format!("/files/{}", crate::platform::escape(id, ""));
+        Ok(self.send(Method::GET, &path, None).await?.bytes().await?.to_vec())
     }
 
     /// Cancels a run.

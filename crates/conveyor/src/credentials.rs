@@ -4,11 +4,7 @@
 use anyhow::Context;
 use rand::distr::{Alphanumeric, SampleString};
 use serde::{Deserialize, Serialize};
-use std::{
-    fs::{self, OpenOptions},
-    io::{self, ErrorKind, Write},
-    path::Path,
-};
+use std::{fs, io::ErrorKind, path::Path};
 
 /// The file in the data folder.
 const FILE: &str = "credentials.json";
@@ -72,16 +68,9 @@ impl Credentials {
         if let Some(found) = load(&path)? {
             return Ok(found);
         }
-        // Written whole under another name and then linked: who comes second finds a whole file.
-        let draft = folder.join(format!("{FILE}.{:016x}", rand::random::<u64>()));
         let text = serde_json::to_string_pretty(&Self::generate())?;
-        let linked = write_new(&draft, &text).and_then(|()| fs::hard_link(&draft, &path));
-        let removed = fs::remove_file(&draft);
-        match linked {
-            Ok(()) => removed?,
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("cannot write {}", path.display())),
-        }
+        config::make_private_file(&path, &text)
+            .with_context(|| format!("cannot write {}", path.display()))?;
         load(&path)?.with_context(|| format!("{} disappeared", path.display()))
     }
 }
@@ -98,17 +87,6 @@ fn load(path: &Path) -> anyhow::Result<Option<Credentials>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }
-}
-
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()
 }
 
 #[cfg(test)]

@@ -31,12 +31,8 @@ impl PlatformSettings {
             "DATABASE_URL",
             "postgres://user:password@host/name or sqlite://path/of/file; unset: conveyor.db in the data folder.",
         );
-        if let Some(url) = &database_url
-            && !["postgres://", "postgresql://", "sqlite:"]
-                .iter()
-                .any(|scheme| url.expose_secret().starts_with(scheme))
-        {
-            reader.fault("DATABASE_URL", None, "is neither postgres://… nor sqlite://…");
+        if let Some(Err(error)) = database_url.as_ref().map(StorageSettings::check) {
+            reader.fault("DATABASE_URL", None, error.to_string());
         }
         Self {
             data_dir: PathBuf::from(data_dir),
@@ -76,17 +72,19 @@ impl PlatformSettings {
 /// `REDIS_URL`, else the single variables; `REDIS_HOST` decides whether there is a Redis.
 fn read_redis(reader: &mut Reader<'_>) -> Option<RedisSettings> {
     let url = reader.secret("REDIS_URL", "redis://[user:password@]host:port/db, or rediss:// for TLS; several, separated by commas, for a Cluster.");
-    let host = reader.optional_text("REDIS_HOST", "Host of Redis, where REDIS_URL is not set.");
+    let host = reader.optional_host("REDIS_HOST", "Host of Redis, where REDIS_URL is not set.");
     let port = reader.port("REDIS_PORT", 6379, "Port of Redis.");
     let user = reader.text("REDIS_USERNAME", "", "User of Redis; empty: the default user.");
     let password = reader.secret("REDIS_PASSWORD", "Password of Redis.");
     let database = reader.number("REDIS_DB", "number", 0, "Database of Redis.");
     let tls = reader.flag("REDIS_TLS", false, "Speak TLS with Redis.");
     let cluster = reader.flag("REDIS_CLUSTER", false, "Redis is a Cluster.");
-    let prefix = reader.text(
+    let prefix = reader.parsed(
         "REDIS_PREFIX",
-        "conveyor",
+        "prefix",
+        "conveyor".to_owned(),
         "What all keys begin with; deployments that share a Redis need different ones.",
+        |text| RedisSettings::check_prefix(text).map(|()| text.to_owned()).map_err(|error| error.to_string()),
     );
     let composed = || {
         host.map(|host| {
@@ -99,7 +97,13 @@ fn read_redis(reader: &mut Reader<'_>) -> Option<RedisSettings> {
             SecretString::from(format!("{scheme}://{login}{host}:{port}{path}"))
         })
     };
-    Some(RedisSettings { url: url.or_else(composed)?, cluster, prefix })
+    let is_whole = url.is_some();
+    let redis = RedisSettings { url: url.or_else(composed)?, cluster, prefix };
+    if let Err(error) = redis.check() {
+        // Its parts are judged one by one.
+        reader.fault(if is_whole { "REDIS_URL" } else { "REDIS_HOST" }, None, error.to_string());
+    }
+    Some(redis)
 }
 
 /// Text for a part of a URL; the characters of `kept` stay as they are.

@@ -25,9 +25,9 @@ pub(crate) enum ServiceName {
 impl ServiceName {
     /// All, in the order in which they are bound: a service comes after those it calls.
     pub(crate) const ALL: [Self; 7] = [
+        Self::FileService,
         Self::RuntimeEngine,
         Self::SecretManager,
-        Self::FileService,
         Self::PluginManager,
         Self::RuntimeControlPlane,
         Self::Executor,

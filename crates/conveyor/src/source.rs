@@ -33,7 +33,8 @@ impl Source for CommandSource {
         }
         // `DATABASE_URL_FILE` is `DATABASE_URL` too.
         let plain = name.strip_suffix("_FILE").unwrap_or(name);
-        if self.only_embedded && (DEPLOYMENT.contains(&plain) || plain.ends_with("_PORT")) {
+        let is_elsewhere = DEPLOYMENT.contains(&plain) || plain.ends_with("_PORT") || plain.contains("_TLS_");
+        if self.only_embedded && is_elsewhere {
             return None;
         }
         Environment.get(name)

@@ -1,6 +1,7 @@
 use crate::{Error, Settings, held::Held, nodes::Nodes, secrets::Secrets, take::Worker};
 use plugin_sdk::reporter::{Backoff, Reporter};
 use queue::{Lane, Queue, Topic};
+use run_files::RunFiles;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -26,12 +27,13 @@ impl Service {
     /// # Errors
     /// [`Error::HttpClient`] when the system lets no HTTP client be made.
     pub async fn bind(settings: Settings, queue: Queue) -> Result<Self, Error> {
-        let nodes = Nodes::new(settings.allow_private)?;
+        let files = RunFiles::new(&settings.files)?;
+        let nodes = Nodes::new(settings.allow_private, &files)?;
         let secrets = Secrets::new(&settings.control_plane);
         let reporter = Reporter::new(settings.control_plane);
         let room = Arc::new(Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS)));
         let (held, heartbeat) = (Arc::new(Held::default()), settings.heartbeat);
-        let worker = Arc::new(Worker { nodes, reporter, secrets, held, heartbeat });
+        let worker = Arc::new(Worker { nodes, reporter, secrets, files, held, heartbeat });
         Ok(Self { worker, queue, room, drain: settings.drain })
     }
 

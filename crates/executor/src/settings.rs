@@ -1,5 +1,6 @@
 use config::Reader;
 use plugin_sdk::reporter::ReporterSettings;
+use run_files::RunFilesSettings;
 use std::time::Duration;
 use wire::{TlsClient, tls::ClientVariables};
 
@@ -14,6 +15,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// May `system.http.request` reach loopback, private and link-local addresses?
     pub allow_private: bool,
+    /// Where values lie that are too large for the history of a run.
+    pub files: RunFilesSettings,
     /// How long running steps may take to finish and report after the stop.
     pub drain: Duration,
 }
@@ -22,27 +25,18 @@ impl Settings {
     /// Reads and declares the variables. Faults are collected by the reader; what comes back after
     /// a fault is only a placeholder.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Lets services start without keys and tokens; only for a machine of your own.",
-        );
-        let concurrency = reader.parsed(
+        let insecure = reader.insecure_dev();
+        let concurrency = reader.bounded(
             "EXECUTOR_CONCURRENCY",
             "steps",
-            64_usize,
+            64,
+            1..=1_000_000,
             "Steps of built-in nodes under way at once.",
-            |text| {
-                text.parse()
-                    .ok()
-                    .filter(|steps| *steps > 0)
-                    .ok_or_else(|| "is no whole number from 1 up; write digits only".to_owned())
-            },
         );
         Self {
             concurrency,
             control_plane: ReporterSettings {
-                host: reader.text(
+                host: reader.host(
                     "CONTROL_PLANE_TCP_HOST",
                     "runtime-control-plane",
                     "Host of the control plane's TCP door.",
@@ -65,6 +59,7 @@ impl Settings {
                 false,
                 "Lets system.http.request reach loopback, private and link-local addresses.",
             ),
+            files: RunFilesSettings::read(reader),
             drain: reader.millis(
                 "EXECUTOR_DRAIN_MS",
                 30_000,

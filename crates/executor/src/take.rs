@@ -1,6 +1,6 @@
 //! From an item of the lane to a finished step.
 
-use crate::{held::Held, nodes::Nodes, secrets::Secrets};
+use crate::{held::Held, inputs, nodes::Nodes, secrets::Secrets};
 use contract::{
     ErrorCode, Millis, builtin,
     report::{Ack, ReportBody, StepError, StepReport, StepResult},
@@ -11,6 +11,7 @@ use plugin_sdk::{
     reporter::{Reporter, Told},
     worker,
 };
+use run_files::RunFiles;
 use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -23,6 +24,7 @@ pub(crate) struct Worker {
     pub(crate) nodes: Nodes,
     pub(crate) reporter: Reporter,
     pub(crate) secrets: Secrets,
+    pub(crate) files: RunFiles,
     pub(crate) held: Arc<Held>,
     pub(crate) heartbeat: Duration,
 }
@@ -65,7 +67,7 @@ impl Worker {
     /// name of its own: the same executor may take one task twice, and does it once.
     async fn is_won(&self, task: &Task) -> bool {
         let name = Uuid::now_v7().to_string();
-        let body = ReportBody::Ack(Ack { worker_id: Some(name.clone()) });
+        let body = ReportBody::Ack(Ack { worker_id: Some(name.clone()), ..Ack::default() });
         let report = StepReport { execution_id: task.execution_id, run_id: Some(task.run_id), body };
         let reason = match self.reporter.deliver(&report).await {
             Told::Accepted(receipt) if receipt.worker_id.as_ref() == Some(&name) => return true,
@@ -80,7 +82,7 @@ impl Worker {
         false
     }
 
-    /// The node, with the task's secrets in place.
+    /// The node, with the task's large values and secrets in place.
     async fn prepare(&self, task: &mut Task) -> Result<RunnableNode, StepError> {
         let node = self.nodes.get(&task.node_type).cloned().ok_or_else(|| {
             let message = format!(
@@ -97,6 +99,8 @@ impl Worker {
             );
             return Err(StepError::of(ErrorCode::InvalidNodeInput, message));
         }
+        // In front of the secrets: what a secret says is no reference.
+        inputs::fetch_values(&self.files, task).await?;
         self.secrets.substitute(task).await?;
         Ok(node)
     }

@@ -107,6 +107,11 @@ impl Draft {
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
+
+    /// Of the bytes so far.
+    pub(crate) fn digest(&self) -> Digest {
+        Digest(self.hasher.clone().finalize().into())
+    }
 }
 
 impl Drop for Draft {

@@ -9,7 +9,8 @@ mod error;
 mod http;
 mod service;
 mod settings;
+mod sweep;
 
 pub use error::Error;
 pub use service::Service;
-pub use settings::Settings;
+pub use settings::{Settings, SweepSettings};

@@ -1,4 +1,4 @@
-use crate::{Error, Settings, disk::Disk, http};
+use crate::{Error, Settings, SweepSettings, disk::Disk, http, sweep};
 use std::net::SocketAddr;
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
@@ -9,6 +9,7 @@ use wire::{Credentials, HttpConfig, HttpListener};
 pub struct Service {
     listener: HttpListener,
     files: http::Files,
+    sweep: (Storage, Disk, SweepSettings),
 }
 
 impl Service {
@@ -18,7 +19,7 @@ impl Service {
     /// [`Error::Folder`] when the folder cannot be used, [`Error::Listen`] when the address is
     /// taken.
     pub async fn bind(settings: Settings, storage: Storage) -> Result<Self, Error> {
-        let Settings { address, dir, max_file_bytes, token } = settings;
+        let Settings { address, dir, max_file_bytes, token, sweep } = settings;
         let disk = Disk::open(&dir).await.map_err(|source| Error::Folder { path: dir, source })?;
         let listener = HttpListener::bind(HttpConfig::new("file-service", address))?;
         if token.is_none() {
@@ -29,7 +30,8 @@ impl Service {
             );
         }
         let token = token.map(|token| Credentials::new(token, None));
-        Ok(Self { listener, files: http::Files::new(disk, storage, max_file_bytes, token) })
+        let sweep = (storage.clone(), disk.clone(), sweep);
+        Ok(Self { listener, files: http::Files::new(disk, storage, max_file_bytes, token), sweep })
     }
 
     /// Where it listens.
@@ -42,7 +44,11 @@ impl Service {
     /// # Errors
     /// None today: a listener that fails is tried again.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
-        http::serve(self.listener, self.files, stop).await;
+        let (storage, disk, settings) = self.sweep;
+        tokio::join!(
+            http::serve(self.listener, self.files, stop.clone()),
+            sweep::run(storage, disk, settings, stop)
+        );
         Ok(())
     }
 }

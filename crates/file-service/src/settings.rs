@@ -1,8 +1,9 @@
 use config::Reader;
 use secrecy::SecretString;
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 const MIB: u64 = 1024 * 1024;
@@ -18,20 +19,31 @@ pub struct Settings {
     pub max_file_bytes: u64,
     /// What callers must present as a bearer token; `None` lets everybody call.
     pub token: Option<SecretString>,
+    /// When the files of runs that are gone are removed.
+    pub sweep: SweepSettings,
+}
+
+/// When the files of runs that are gone are removed.
+#[derive(Clone, Copy, Debug)]
+pub struct SweepSettings {
+    /// How often they are looked for.
+    pub every: Duration,
+    /// How old a file's owner must be: a repetition shares files before its run exists.
+    pub grace: Duration,
+}
+
+impl Default for SweepSettings {
+    fn default() -> Self {
+        Self { every: Duration::from_secs(10 * 60), grace: Duration::from_secs(60 * 60) }
+    }
 }
 
 impl Settings {
     /// Reads and declares the variables. Faults are collected by the reader; what comes back after
     /// a fault is only a placeholder.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Lets services start without keys and tokens; only for a machine of your own.",
-        );
-        let bind = reader
-            .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
-            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let insecure = reader.insecure_dev();
+        let bind = reader.bind_address();
         let port = reader.port("FILE_SERVICE_HTTP_PORT", 3000, "HTTP port of file-service.");
         let data =
             reader.text("CONVEYOR_DATA_DIR", "data", "Folder of everything that is kept on this machine.");
@@ -45,8 +57,9 @@ impl Settings {
             token: reader.required_secret(
                 "FILE_SERVICE_TOKEN",
                 insecure,
-                "Bearer token that plugin-manager and the api present to file-service.",
+                "Bearer token that the other services present to file-service.",
             ),
+            sweep: SweepSettings::default(),
         }
     }
 }

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
 
-use file_service::{Service, Settings};
+use file_service::{Service, Settings, SweepSettings};
 use reqwest::{Client, RequestBuilder, StatusCode, header};
 use serde_json::Value;
-use std::{net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path, time::Duration};
 use storage::{Storage, StorageSettings};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -25,6 +25,10 @@ struct Running {
 
 impl Running {
     async fn start(folder: &Path) -> Self {
+        Self::sweeping(folder, SweepSettings::default()).await
+    }
+
+    async fn sweeping(folder: &Path, sweep: SweepSettings) -> Self {
         let url = format!("sqlite://{}", folder.join("test.db").display());
         let storage = Storage::open(&StorageSettings { url: url.into(), max_connections: 2 }).await.unwrap();
         let settings = Settings {
@@ -32,6 +36,7 @@ impl Running {
             dir: folder.join("files"),
             max_file_bytes: LIMIT,
             token: Some("right".into()),
+            sweep,
         };
         let service = Service::bind(settings, storage).await.unwrap();
         let address = service.addresses()[0].1;
@@ -219,5 +224,58 @@ async fn files_survive_a_restart() {
     let running = Running::start(folder.path()).await;
     let bytes = running.get(stored["fileId"].as_str().unwrap()).send().await.unwrap().bytes().await.unwrap();
     assert_eq!(bytes, "abc");
+    running.stop().await;
+}
+
+impl Running {
+    /// Stores a file of a run; the status and the answer.
+    async fn put(&self, run: &str, bytes: &'static [u8]) -> (u16, Value) {
+        let request =
+            self.http.post(self.url(&format!("/internal/runs/{run}/files?name=o"))).bearer_auth("right");
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(bytes);
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    async fn get_of(&self, run: &str, id: &str) -> reqwest::Response {
+        let request = self.http.get(self.url(&format!("/internal/runs/{run}/files/{id}")));
+        request.bearer_auth("right").send().await.unwrap()
+    }
+}
+
+const RUN: &str = "019364f1-0000-7000-8000-000000000001";
+const OTHER: &str = "019364f1-0000-7000-8000-000000000002";
+
+#[tokio::test]
+async fn the_same_bytes_of_a_run_are_one_file_and_no_other_run_gets_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::start(folder.path()).await;
+    let (status, stored) = running.put(RUN, b"[1.0]").await;
+    assert_eq!(status, 201);
+    assert_eq!(running.put(RUN, b"[1.0]").await, (200, stored.clone()));
+    let id = stored["fileId"].as_str().unwrap();
+    assert_eq!(running.get_of(RUN, id).await.text().await.unwrap(), "[1.0]");
+    assert_eq!(code(running.get_of(OTHER, id).await).await, (404, "not_found".to_owned()));
+    let (_, others) = running.put(OTHER, b"[1.0]").await;
+    assert_ne!(others["fileId"], stored["fileId"], "each run has its own, so that each can lose its own");
+    assert_eq!(code(running.get_of("no-run", id).await).await, (400, "invalid_request".to_owned()));
+    assert_eq!(running.get(id).send().await.unwrap().status(), StatusCode::OK, "for the api");
+    assert_eq!(drafts(folder.path()), 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn files_of_a_run_that_is_gone_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = SweepSettings { every: Duration::from_millis(5), grace: Duration::ZERO };
+    let running = Running::sweeping(folder.path(), sweep).await;
+    // There is no such run: as if retention had deleted it.
+    let (_, stored) = running.put(RUN, b"[1.0]").await;
+    let id = stored["fileId"].as_str().unwrap();
+    while running.get_of(RUN, id).await.status() != StatusCode::NOT_FOUND {}
+    assert_eq!(running.get(id).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+    let files = running.upload(b"kept".to_vec()).await;
+    let kept = files["fileId"].as_str().unwrap();
+    assert_eq!(running.get(kept).send().await.unwrap().status(), StatusCode::OK, "other files stay");
     running.stop().await;
 }

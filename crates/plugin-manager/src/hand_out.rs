@@ -131,7 +131,7 @@ impl HandOuts {
 
 fn find(snapshot: &Snapshot, request: &HandOutRequest) -> Found {
     let plugin = match (&request.plugin_id, &request.node_type) {
-        (Some(plugin_id), _) => snapshot.plugins.get(plugin_id),
+        (Some(plugin_id), _) => snapshot.plugin(plugin_id),
         (None, Some(node_type)) => snapshot.owner_of(node_type),
         (None, None) => {
             return Found::Refused(RpcError::new(

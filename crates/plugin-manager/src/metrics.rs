@@ -62,6 +62,20 @@ impl Metrics {
     pub(crate) fn hand_out_loaded(&self) {
         self.hand_out_loads.inc();
     }
+
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::with_prefix("conveyor_plugin_manager");
+        registry.register("calls", "Calls answered, by pattern and outcome", self.calls.clone());
+        registry.register("publications", "Publications, by outcome", self.publications.clone());
+        registry.register("reconciled", "Known plugins pulled at start, by outcome", self.reconciled.clone());
+        registry.register("health_probes", "Health probes of plugins, by outcome", self.probes.clone());
+        registry.register(
+            "hand_out_loads",
+            "Publications read from the database for hand-out; the other answers came from memory",
+            self.hand_out_loads.clone(),
+        );
+        registry
+    }
 }
 
 /// Everything that is exported.
@@ -71,25 +85,12 @@ pub(crate) struct Exposition(Registry);
 impl Exposition {
     pub(crate) fn new(
         metrics: &Metrics,
-        stats: Arc<Stats>,
+        doors: Doors,
         credentials: Option<Arc<Credentials>>,
         view: Arc<View>,
     ) -> Self {
-        let mut registry = Registry::with_prefix("conveyor_plugin_manager");
-        registry.register("calls", "Calls answered, by pattern and outcome", metrics.calls.clone());
-        registry.register("publications", "Publications, by outcome", metrics.publications.clone());
-        registry.register(
-            "reconciled",
-            "Known plugins pulled at start, by outcome",
-            metrics.reconciled.clone(),
-        );
-        registry.register("health_probes", "Health probes of plugins, by outcome", metrics.probes.clone());
-        registry.register(
-            "hand_out_loads",
-            "Publications read from the database for hand-out; the other answers came from memory",
-            metrics.hand_out_loads.clone(),
-        );
-        registry.register_collector(Box::new(Observed { stats, credentials, view }));
+        let mut registry = metrics.registry();
+        registry.register_collector(Box::new(Observed { doors, credentials, view }));
         Self(registry)
     }
 
@@ -101,10 +102,19 @@ impl Exposition {
     }
 }
 
+/// What the listeners count.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    /// The TCP door.
+    pub(crate) tcp: Arc<Stats>,
+    /// The health port.
+    pub(crate) health: Arc<Stats>,
+}
+
 /// Values that others keep, read at each scrape.
 #[derive(Debug)]
 struct Observed {
-    stats: Arc<Stats>,
+    doors: Doors,
     credentials: Option<Arc<Credentials>>,
     view: Arc<View>,
 }
@@ -112,26 +122,38 @@ struct Observed {
 impl Collector for Observed {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
-        counter(
-            encoder,
-            "connections_accepted",
-            "Connections accepted by the TCP door",
-            self.stats.accepted(),
-        )?;
-        counter(encoder, "handler_panics", "Calls that failed by a bug", self.stats.panics())?;
-        let previous = self.credentials.as_ref().map_or(0, |credentials| credentials.previous_uses());
-        counter(encoder, "previous_token_uses", "Uses of the previous ingress token", previous)?;
-        let refused = Refusal::ALL.map(|reason| (("reason", reason.as_str()), self.stats.refused(reason)));
+        let Doors { tcp, health } = &self.doors;
+        let doors = || [("tcp", tcp), ("health", health)];
+        let accepted = doors().map(|(door, stats)| ([("door", door)], stats.accepted()));
         family(
             encoder,
-            "refused",
-            "Connections refused by the TCP door, by reason",
+            "connections_accepted",
+            "Connections accepted, by door",
+            accepted,
+            ConstCounter::new,
+        )?;
+        let refused = doors().into_iter().flat_map(|(door, stats)| {
+            Refusal::ALL.map(|reason| ([("door", door), ("reason", reason.as_str())], stats.refused(reason)))
+        });
+        family(
+            encoder,
+            "connections_refused",
+            "Connections refused or closed, by door and reason",
             refused,
             ConstCounter::new,
         )?;
+        counter(encoder, "handler_panics", "Calls that failed by a bug", tcp.panics())?;
+        let previous = self.credentials.as_ref().map_or(0, |credentials| credentials.previous_uses());
+        counter(encoder, "previous_token_uses", "Uses of the previous ingress token", previous)?;
 
-        gauge(encoder, "connections", "Open connections of the TCP door", self.stats.open())?;
-        gauge(encoder, "buffered_bytes", "Bytes that all connections hold", self.stats.buffered_bytes())?;
+        let open = doors().map(|(door, stats)| ([("door", door)], whole(stats.open())));
+        family(encoder, "connections", "Open connections, by door", open, ConstGauge::new)?;
+        gauge(
+            encoder,
+            "buffered_bytes",
+            "Bytes that all connections of the TCP door hold",
+            tcp.buffered_bytes(),
+        )?;
         let snapshot = self.view.current();
         gauge(
             encoder,
@@ -142,7 +164,7 @@ impl Collector for Observed {
         let states = [HealthState::Unknown, HealthState::Online, HealthState::Offline].map(|state| {
             let live = snapshot.plugins.values().filter(|plugin| plugin.removed_at.is_none());
             let count = live.filter(|plugin| plugin.health.state == state).count();
-            (("state", state.as_str()), i64::try_from(count).unwrap_or(i64::MAX))
+            ([("state", state.as_str())], whole(count))
         });
         family(encoder, "plugins", "Live plugins, by health", states, ConstGauge::new)
     }
@@ -158,7 +180,7 @@ fn gauge(
     help: &str,
     value: impl TryInto<i64>,
 ) -> fmt::Result {
-    single(encoder, name, help, &ConstGauge::new(value.try_into().unwrap_or(i64::MAX)))
+    single(encoder, name, help, &ConstGauge::new(whole(value)))
 }
 
 fn single(
@@ -170,15 +192,43 @@ fn single(
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
-fn family<V, M: EncodeMetric, const N: usize>(
+fn family<V, M: EncodeMetric, const LABELS: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    values: [((&'static str, &'static str), V); N],
+    values: impl IntoIterator<Item = ([(&'static str, &'static str); LABELS], V)>,
     metric: impl Fn(V) -> M,
 ) -> fmt::Result {
-    let mut metrics = values.map(|(label, value)| (label, metric(value))).into_iter().peekable();
+    let mut metrics = values.into_iter().map(|(labels, value)| (labels, metric(value))).peekable();
     let Some((_, first)) = metrics.peek() else { return Ok(()) };
     let mut encoder = encoder.encode_descriptor(name, help, None, first.metric_type())?;
-    metrics.try_for_each(|(label, metric)| metric.encode(encoder.encode_family(&[label])?))
+    metrics.try_for_each(|(labels, metric)| metric.encode(encoder.encode_family(&labels)?))
+}
+
+fn whole(value: impl TryInto<i64>) -> i64 {
+    value.try_into().unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_in_the_manual() {
+        let manual = include_str!("../../../docs/metrics.md");
+        let metrics = Metrics::default();
+        metrics.called("plugin.list", "ok");
+        metrics.published("committed");
+        metrics.reconciled("current");
+        metrics.probed(true);
+        metrics.hand_out_loaded();
+        let mut page = String::new();
+        text::encode(&mut page, &metrics.registry()).unwrap();
+        let shown: Vec<&str> =
+            page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        assert_eq!(shown.len(), 5, "{page}");
+        for name in shown {
+            assert!(manual.contains(&format!("| `{name}` |")), "docs/metrics.md does not know {name}");
+        }
+    }
 }

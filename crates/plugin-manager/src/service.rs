@@ -7,7 +7,7 @@ use crate::{
     hand_out::HandOuts,
     health::{Ledger, Sweep},
     http::{self, Routes, Shown},
-    metrics::{Exposition, Metrics},
+    metrics::{Doors, Exposition, Metrics},
     publication::{Publisher, Rules, assets::Assets, pull::Puller},
     reconcile::{Progress, Reconcile},
     settings::Settings,
@@ -115,7 +115,8 @@ impl Service {
         };
         let server = bind_door(&settings, door)?;
         let health = bind_health(&settings)?;
-        let exposition = Exposition::new(&metrics, server.stats(), tokens.credentials(), Arc::clone(&view));
+        let doors = Doors { tcp: server.stats(), health: health.stats() };
+        let exposition = Exposition::new(&metrics, doors, tokens.credentials(), Arc::clone(&view));
         let interval = settings.health.interval;
         let sweep =
             Sweep::new(Arc::clone(&view), ledger, queue.clone(), settings.health, settings.plugin_tls);
@@ -200,5 +201,7 @@ fn bind_door(settings: &Settings, door: Door) -> Result<Server<Door>, Error> {
 
 fn bind_health(settings: &Settings) -> Result<HttpListener, Error> {
     let address = SocketAddr::new(settings.bind, settings.health_port);
-    HttpListener::bind(HttpConfig::new("plugin-manager-health", address)).map_err(Error::Health)
+    let config =
+        HttpConfig { tls: settings.health_tls.clone(), ..HttpConfig::new("plugin-manager-health", address) };
+    HttpListener::bind(config).map_err(Error::Health)
 }

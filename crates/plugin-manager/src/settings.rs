@@ -2,12 +2,8 @@
 
 use crate::publication::trust::SigningKeys;
 use config::{Kind, Reader};
-use reqwest::Url;
 use secrecy::SecretString;
-use std::{
-    net::{IpAddr, Ipv4Addr},
-    time::Duration,
-};
+use std::{net::IpAddr, time::Duration};
 use wire::{
     AllowList, TlsClient, TlsServer,
     tls::{ClientVariables, ServerVariables},
@@ -37,6 +33,8 @@ pub struct Settings {
     pub allow: AllowList,
     /// TLS of the TCP door; `None` is plain TCP.
     pub tls: Option<TlsServer>,
+    /// TLS of health and metrics; `None` is plain HTTP.
+    pub health_tls: Option<TlsServer>,
     /// How plugins are spoken to; `None` is plain TCP.
     pub plugin_tls: Option<TlsClient>,
     /// Bytes of one frame.
@@ -134,16 +132,12 @@ impl Default for HealthSettings {
 impl Settings {
     /// Reads and declares the variables. Faults stay with the reader, which refuses the start.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Start without keys and tokens; only for a machine of your own.",
-        );
+        let insecure = reader.insecure_dev();
         let (signing_keys, require_signed) = read_trust(reader);
         Self {
             signing_keys,
             require_signed,
-            bind: read_bind(reader),
+            bind: reader.bind_address(),
             tcp_port: reader.port(
                 "PLUGIN_MANAGER_TCP_PORT",
                 3000,
@@ -164,14 +158,8 @@ impl Settings {
                 "Former ingress token, accepted too while tokens are being rotated.",
             ),
             allow: read_allow(reader),
-            tls: TlsServer::read(
-                reader,
-                ServerVariables {
-                    certificate: "PLUGIN_MANAGER_TLS_CERT",
-                    key: "PLUGIN_MANAGER_TLS_KEY",
-                    client_ca: "PLUGIN_MANAGER_TLS_CLIENT_CA",
-                },
-            ),
+            tls: TlsServer::read(reader, ServerVariables::PLUGIN_MANAGER),
+            health_tls: TlsServer::read(reader, ServerVariables::PLUGIN_MANAGER_HEALTH),
             plugin_tls: TlsClient::read(reader, ClientVariables::PLUGINS),
             max_frame_bytes: read_size(
                 reader,
@@ -196,7 +184,11 @@ impl Settings {
                 "Longest time that the pulls at start take together.",
             ),
             health: HealthSettings::read(reader),
-            file_service_url: read_file_service_url(reader),
+            file_service_url: reader.base_url(
+                "PLUGIN_MANAGER_FILE_SERVICE_URL",
+                "http://file-service:3000",
+                "Where static assets of plugins are kept.",
+            ),
             file_service_token: reader
                 .secret("FILE_SERVICE_TOKEN", "Bearer token that file-service wants from its neighbours."),
             allow_republish: reader.flag(
@@ -226,13 +218,6 @@ fn read_trust(reader: &mut Reader<'_>) -> (SigningKeys, bool) {
         reader.fault(REQUIRE, Some("true".to_owned()), remedy);
     }
     (keys, require)
-}
-
-fn read_bind(reader: &mut Reader<'_>) -> IpAddr {
-    let default = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    reader.parsed("CONVEYOR_BIND", "address", default, "Address that the listeners are bound to.", |text| {
-        text.parse().map_err(|_| "is no IP address; use one such as 127.0.0.1 or ::".to_owned())
-    })
 }
 
 fn read_allow(reader: &mut Reader<'_>) -> AllowList {
@@ -346,19 +331,6 @@ fn read_plugins_default(reader: &mut Reader<'_>) -> bool {
         },
     );
     text == "enabled"
-}
-
-fn read_file_service_url(reader: &mut Reader<'_>) -> String {
-    reader.parsed(
-        "PLUGIN_MANAGER_FILE_SERVICE_URL",
-        "URL",
-        "http://file-service:3000".to_owned(),
-        "Where static assets of plugins are kept.",
-        |text| match Url::parse(text) {
-            Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => Ok(text.to_owned()),
-            _ => Err("is no address of a service; use http://host:port".to_owned()),
-        },
-    )
 }
 
 #[cfg(test)]

@@ -75,10 +75,8 @@ impl View {
 
     async fn load(&self) -> Result<Arc<Snapshot>, storage::Error> {
         let known = self.current();
-        if self.catalogue.revision().await? == known.revision {
-            return Ok(known);
-        }
-        let snapshot = Arc::new(self.catalogue.snapshot().await?);
+        let Some(snapshot) = self.catalogue.renewed(&known).await? else { return Ok(known) };
+        let snapshot = Arc::new(snapshot);
         self.snapshot.send_replace(Arc::clone(&snapshot));
         Ok(snapshot)
     }

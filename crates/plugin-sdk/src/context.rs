@@ -131,6 +131,7 @@ impl Context {
 
     pub(crate) fn report(&self, body: ReportBody) -> StepReport {
         StepReport { execution_id: self.execution_id(), run_id: Some(self.run_id()), body }
+            .within(self.traceparent())
     }
 
     pub(crate) fn reporter(&self) -> &Reporter {

@@ -72,6 +72,8 @@ struct Wire<'r> {
     outputs: Option<&'r IndexMap<String, Json>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'r StepError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'r str>,
 }
 
 impl Reporter {
@@ -168,6 +170,7 @@ impl<'r> Wire<'r> {
             status: None,
             outputs: None,
             error: None,
+            traceparent: report.traceparent(),
         };
         match &report.body {
             ReportBody::Ack(ack) => wire.worker_id = ack.worker_id.as_deref(),
@@ -225,7 +228,7 @@ mod tests {
         let outputs: IndexMap<String, Json> =
             [("ю".to_owned(), Json::parse("[1e400]").unwrap())].into_iter().collect();
         let bodies = [
-            (ReportKind::Ack, ReportBody::Ack(Ack { worker_id: Some("w".into()) })),
+            (ReportKind::Ack, ReportBody::Ack(Ack { worker_id: Some("w".into()), ..Ack::default() })),
             (
                 ReportKind::Heartbeat,
                 ReportBody::Heartbeat(Heartbeat {

@@ -82,14 +82,7 @@ impl PluginSettings {
                 .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
                 .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             port: listen_port(reader),
-            tls: TlsServer::read(
-                reader,
-                ServerVariables {
-                    certificate: "PLUGIN_TLS_CERT",
-                    key: "PLUGIN_TLS_KEY",
-                    client_ca: "PLUGIN_TLS_CLIENT_CA",
-                },
-            ),
+            tls: TlsServer::read(reader, ServerVariables::PLUGIN),
             advertised_host: reader.text(
                 "PLUGIN_PULL_ADVERTISED_HOST",
                 "127.0.0.1",

@@ -49,10 +49,11 @@ pub async fn perform_until(
         outcome = work(node.run, inputs, context.clone()) => outcome,
         never = tell(&context, &settings) => match never {},
     };
-    let result = match outcome {
+    let mut result = match outcome {
         Ok(outputs) => StepResult::ok(outputs),
         Err(failure) => StepResult::failed(failure.into_step_error()),
     };
+    result.traceparent = context.traceparent().map(str::to_owned);
     let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let code = result.error.as_ref().and_then(|error| error.code.clone());
     tracing::info!(event = "step_done", %execution_id, %run_id, status = ?result.status, code, duration_ms, "step done");

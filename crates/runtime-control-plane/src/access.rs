@@ -3,7 +3,7 @@
 use crate::{Error, Settings, metrics::Metrics, reports::Door};
 use contract::{ErrorCode, Json, RpcError};
 use secrecy::ExposeSecret;
-use std::{net::IpAddr, sync::Arc, time::Instant};
+use std::{net::IpAddr, sync::Arc};
 use wire::{AllowList, Credentials, LogGate, TrustProxy, credential_in};
 
 /// Where the key stands in a TCP message, in the order of precedence.
@@ -21,11 +21,13 @@ pub(crate) struct Access {
     log: AuditLog,
 }
 
-/// A gate per code: strangers who guess keys must not hide those who come from elsewhere.
+/// A gate per kind: strangers who guess keys must not hide those who come from elsewhere, nor large
+/// bodies either of them.
 #[derive(Debug, Default)]
 struct AuditLog {
     unauthorized: LogGate,
     forbidden_address: LogGate,
+    others: LogGate,
 }
 
 impl Access {
@@ -77,22 +79,23 @@ impl Access {
         ))
     }
 
-    /// Puts a refusal of access on record: each is counted, and logged with the address that it
-    /// concerns, at most once a second and code.
+    /// Puts a refusal on record: each is counted, and logged with the address that it concerns, at most
+    /// once a second and kind.
     pub(crate) fn audit(&self, door: Door, address: IpAddr, error: &RpcError) {
         self.metrics.refusal(door.as_str(), error.code.as_str());
-        let gate = match error.code {
-            ErrorCode::ForbiddenAddress => &self.log.forbidden_address,
-            _ => &self.log.unauthorized,
+        let (gate, event) = match error.code {
+            ErrorCode::ForbiddenAddress => (&self.log.forbidden_address, "access_refused"),
+            ErrorCode::Unauthorized => (&self.log.unauthorized, "access_refused"),
+            _ => (&self.log.others, "request_refused"),
         };
-        if let Some(unlogged_before) = gate.pass(Instant::now()) {
+        if let Some(unlogged_before) = gate.pass_now() {
             tracing::warn!(
-                event = "access_refused",
+                event,
                 door = door.as_str(),
                 %address,
                 reason = error.code.as_str(),
                 unlogged_before,
-                "access refused: {}",
+                "refused: {}",
                 error.message
             );
         }

@@ -181,6 +181,32 @@ mod tests {
         assert_eq!(sizes, [1, 1, 1, 1]);
     }
 
+    /// In a runtime without timers whoever would wait for one panics.
+    #[test]
+    fn idle_batcher_sends_at_once_and_waits_for_no_timer() {
+        let without_timers = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        without_timers.block_on(async {
+            let batcher = Batcher::start(LIMITS, |items: Vec<u32>| async move { items });
+            for item in 0..100 {
+                assert_eq!(batcher.submit(item, 1).await, Some(item));
+            }
+        });
+    }
+
+    #[tokio::test]
+    async fn next_batch_goes_out_while_the_first_is_under_way() {
+        let (batcher, go, began) = gated(BatchLimits { pipelined: 2, ..LIMITS });
+        let first = submitted(&batcher, &[1]).await;
+        began.notified().await;
+        let second = submitted(&batcher, &[1]).await;
+        began.notified().await;
+        go.notify_one();
+        go.notify_one();
+        for task in first.into_iter().chain(second) {
+            assert_eq!(task.await.unwrap(), Some(1));
+        }
+    }
+
     #[tokio::test]
     async fn missing_answer_is_none_and_the_batcher_goes_on() {
         let batcher = Batcher::start(LIMITS, |items: Vec<bool>| async move {

@@ -56,6 +56,7 @@ impl Engine {
             connections: CONNECTIONS,
             max_frame_bytes: settings.max_frame_bytes.saturating_add(ENVELOPE_BYTES),
             max_in_flight: settings.dispatch.in_flight.saturating_add(1024),
+            tls: settings.engine_tls.clone(),
             ..ClientConfig::default()
         };
         let client = Client::new(settings.engine.host.clone(), settings.engine.port, config);

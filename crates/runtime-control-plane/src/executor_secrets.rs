@@ -5,10 +5,10 @@
 //! lane whose run runs, and only from that run's workspace; any other attempt is as unknown as one
 //! that never was.
 
-use crate::secrets::Secrets;
+use crate::secrets::{Resolved, Secrets};
 use contract::{
     ErrorCode, ExecutionId, Json, RpcError,
-    secret::{ExecutorSecrets, MAX_SECRET_NAMES, ResolvedSecrets},
+    secret::{ExecutorSecrets, MAX_SECRET_NAMES},
 };
 use queue::Lane;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl ExecutorDesk {
     /// # Errors
     /// `invalid_request`, `unknown_execution`, `unavailable` while the database or the
     /// secret-manager is away, and what the secret-manager says.
-    pub(crate) async fn resolve(&self, body: &Json) -> Result<ResolvedSecrets, RpcError> {
+    pub(crate) async fn resolve(&self, body: &Json) -> Result<Resolved, RpcError> {
         let asked: ExecutorSecrets = body.read().map_err(|_| {
             let message = "the body must be {executionId, names: [text]}; send both";
             RpcError::new(ErrorCode::InvalidRequest, message)

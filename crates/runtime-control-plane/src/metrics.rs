@@ -33,6 +33,8 @@ pub(crate) struct Metrics {
     pub(crate) in_flight: Gauge,
     /// Tasks that wait for room in the window of their endpoint.
     pub(crate) parked: Gauge,
+    /// Tasks that wait for a place of their plugin.
+    at_limit: Gauge,
     /// Delivered tasks whose plugins may still answer.
     pub(crate) listening: Gauge,
     /// Reports that wait for the engine.
@@ -55,6 +57,7 @@ impl Metrics {
             dispatches: Family::default(),
             in_flight: Gauge::default(),
             parked: Gauge::default(),
+            at_limit: Gauge::default(),
             listening: Gauge::default(),
             reports_in_flight: Gauge::default(),
         };
@@ -83,6 +86,11 @@ impl Metrics {
             self.parked.clone(),
         );
         registry.register(
+            "dispatch_at_limit",
+            "Tasks that wait because their plugin has as many attempts as its limit",
+            self.at_limit.clone(),
+        );
+        registry.register(
             "dispatch_listening",
             "Delivered tasks whose plugins may still answer",
             self.listening.clone(),
@@ -101,6 +109,11 @@ impl Metrics {
         self.registry
             .write()
             .register_collector(Box::new(Kept { doors: [("tcp", tcp), ("http", http)], credentials }));
+    }
+
+    /// Shows what `loads` tells of the dispatcher's windows.
+    pub(crate) fn export_windows(&self, loads: impl Fn() -> Vec<WindowLoad> + Send + Sync + 'static) {
+        self.registry.write().register_collector(Box::new(Windows(loads)));
     }
 
     pub(crate) fn report(
@@ -123,12 +136,65 @@ impl Metrics {
         self.dispatches.get_or_create(&[("outcome", outcome), ("code", code)]).inc();
     }
 
+    /// So many tasks wait for places of their plugins.
+    pub(crate) fn waiting(&self, tasks: usize) {
+        self.at_limit.set(i64::try_from(tasks).unwrap_or(i64::MAX));
+    }
+
     /// The text of `/metrics/self`.
     pub(crate) fn render(&self) -> String {
         let mut page = String::new();
         // Writing to a string does not fail.
         let _ = text::encode(&mut page, &self.registry.read());
         page
+    }
+}
+
+/// How much is under way to a plugin's endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WindowLoad {
+    /// `host:port`.
+    pub(crate) endpoint: String,
+    /// Undelivered tasks.
+    pub(crate) in_flight: usize,
+    /// Tasks that wait for room in the window.
+    pub(crate) parked: usize,
+}
+
+/// Endpoints of one scrape, the busiest ones: labels must stay few.
+const SHOWN_ENDPOINTS: usize = 100;
+
+/// Shows the windows as they are at each scrape. An endpoint at which nothing is under way is not shown.
+struct Windows<F>(F);
+
+impl<F> fmt::Debug for Windows<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Windows")
+    }
+}
+
+impl<F: Fn() -> Vec<WindowLoad> + Send + Sync + 'static> Collector for Windows<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut loads = (self.0)();
+        loads.sort_unstable_by(|one, other| {
+            (other.parked, other.in_flight, &one.endpoint).cmp(&(one.parked, one.in_flight, &other.endpoint))
+        });
+        loads.truncate(SHOWN_ENDPOINTS);
+        let gauges: [(&str, &str, fn(&WindowLoad) -> usize); 2] = [
+            ("endpoint_in_flight", "Undelivered tasks of the busiest plugin endpoints", |load| {
+                load.in_flight
+            }),
+            ("endpoint_parked", "Tasks that wait for the busiest plugin endpoints", |load| load.parked),
+        ];
+        for (name, help, read) in gauges {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for load in &loads {
+                let value = i64::try_from(read(load)).unwrap_or(i64::MAX);
+                let labels = [("endpoint", load.endpoint.as_str())];
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,8 +9,8 @@ use contract::{
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
-use std::time::Duration;
-use wire::{CallError, Client, ClientConfig};
+use std::{collections::HashMap, time::Duration};
+use wire::{CallError, Client, ClientConfig, SecretJson};
 use zeroize::Zeroize;
 
 /// How long the secret-manager may take.
@@ -35,40 +35,34 @@ struct Call<'a> {
 impl Secrets {
     pub(crate) fn new(settings: &Settings) -> Self {
         let manager = &settings.secret_manager;
-        let client = Client::new(manager.host.clone(), manager.port, ClientConfig::default());
+        let config = ClientConfig { tls: settings.secret_manager_tls.clone(), ..ClientConfig::default() };
+        let client = Client::new(manager.host.clone(), manager.port, config);
         Self { client, token: settings.secret_manager_token.clone() }
     }
 
-    /// Replaces the `ref` inputs of the task by the values of the secrets that they name. An input
-    /// without a value stays without one.
+    /// The values of the secrets that `ref` inputs of the task name.
     ///
     /// # Errors
-    /// How the dispatch ends: refused when a secret does not exist or cannot be read, failed while
-    /// the secret-manager is away.
-    pub(crate) async fn substitute(&self, task: &mut Task) -> Result<(), Dispatched> {
+    /// How the dispatch ends: refused when a secret cannot be read, failed while the secret-manager is
+    /// away.
+    pub(crate) async fn of(&self, task: &Task) -> Result<TaskSecrets, Dispatched> {
         let references = References::of(task).map_err(Dispatched::Refused)?;
         if references.names().is_empty() {
-            return Ok(());
+            return Ok(TaskSecrets { references, resolved: Resolved::default() });
         }
-        let mut resolved = self.resolve(&task.workspace_id, references.names()).await.map_err(|told| {
+        let resolved = self.resolve(&task.workspace_id, references.names()).await.map_err(|told| {
             let step =
                 StepError { retryable: Some(told.retryable), ..StepError::of(told.code, told.message) };
             if told.retryable { Dispatched::Failed(step) } else { Dispatched::Refused(step) }
         })?;
-        let substituted = references.substitute(task, &resolved);
-        resolved.values.iter_mut().flatten().for_each(Zeroize::zeroize);
-        substituted.map_err(Dispatched::Refused)
+        Ok(TaskSecrets { references, resolved })
     }
 
     /// The values of these names in the workspace.
     ///
     /// # Errors
     /// As the secret-manager says, or that it is away.
-    pub(crate) async fn resolve(
-        &self,
-        workspace_id: &str,
-        names: &[String],
-    ) -> Result<ResolvedSecrets, RpcError> {
+    pub(crate) async fn resolve(&self, workspace_id: &str, names: &[String]) -> Result<Resolved, RpcError> {
         let token = self.token.as_ref().map(ExposeSecret::expose_secret);
         let call = Call { token, workspace_id, names };
         let mut answer = self.client.call(pattern::SECRET_RESOLVE.name, &call, DEADLINE).await;
@@ -76,6 +70,56 @@ impl Secrets {
         if matches!(answer, Err(CallError::Closed { .. })) {
             answer = self.client.call(pattern::SECRET_RESOLVE.name, &call, DEADLINE).await;
         }
-        answer.map_err(|error| error.to_rpc(ErrorCode::Unavailable, "the secret-manager"))
+        answer.map(Resolved).map_err(|error| error.to_rpc(ErrorCode::Unavailable, "the secret-manager"))
+    }
+}
+
+/// The secrets of one task.
+#[derive(Debug)]
+pub(crate) struct TaskSecrets {
+    references: References,
+    resolved: Resolved,
+}
+
+impl TaskSecrets {
+    /// Has the task none?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.references.names().is_empty()
+    }
+
+    /// Each `ref` input with its value. An input without a value stays without one.
+    ///
+    /// # Errors
+    /// How the dispatch ends when a secret does not exist.
+    pub(crate) fn values(&self, task: &Task) -> Result<HashMap<&str, &str>, Dispatched> {
+        let values = self.references.values(&task.workspace_id, &self.resolved.0);
+        values.map(|values| values.into_iter().collect()).map_err(Dispatched::Refused)
+    }
+}
+
+/// Values of secrets, wiped when dropped.
+#[derive(Debug)]
+pub(crate) struct Resolved(ResolvedSecrets);
+
+impl Resolved {
+    /// The answer that hands them on.
+    ///
+    /// # Errors
+    /// None in practice: texts always serialise.
+    pub(crate) fn to_json(&self) -> Result<SecretJson, serde_json::Error> {
+        let bytes: usize = self.0.values.iter().flatten().map(|value| value.len() + 16).sum();
+        SecretJson::of(&self.0, bytes + 64)
+    }
+}
+
+impl Default for Resolved {
+    fn default() -> Self {
+        Self(ResolvedSecrets { values: Vec::new() })
+    }
+}
+
+impl Drop for Resolved {
+    fn drop(&mut self) {
+        self.0.values.iter_mut().flatten().for_each(Zeroize::zeroize);
     }
 }

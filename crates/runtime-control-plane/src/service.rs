@@ -14,6 +14,7 @@ use crate::{
     tcp::TcpDoor,
 };
 use queue::{Queue, Topic};
+use run_files::RunFiles;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +65,6 @@ impl Service {
         let tcp_door = TcpDoor {
             access: Arc::clone(&access),
             reports: Arc::clone(&reports),
-            metrics: Arc::clone(&metrics),
             executors: ExecutorDesk::new(&storage, Arc::clone(&secrets)),
             limit: settings.max_frame_bytes,
         };
@@ -85,6 +85,7 @@ impl Service {
         let http = wire::HttpListener::bind(wire::HttpConfig {
             name: "runtime-control-plane-http",
             address: SocketAddr::new(settings.bind, settings.http_port),
+            tls: settings.http_tls.clone(),
             limits: wire::HttpLimits {
                 max_connections: settings.max_connections,
                 head_timeout: limits.first_byte_timeout,
@@ -105,7 +106,8 @@ impl Service {
                 limits.frame_timeout,
             ),
         };
-        let parts = Parts { catalogue: Arc::clone(&catalogue), secrets, engine, reports, metrics };
+        let files = RunFiles::new(&settings.files)?;
+        let parts = Parts { catalogue: Arc::clone(&catalogue), secrets, files, engine, reports, metrics };
         let dispatcher = Dispatcher::new(&settings, &storage, parts, stops.dispatch.clone());
         Ok(Self {
             http,

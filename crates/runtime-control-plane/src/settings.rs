@@ -2,15 +2,11 @@
 
 use config::Reader;
 use contract::manifest::Endpoint;
+use run_files::RunFilesSettings;
 use secrecy::SecretString;
-use std::{
-    fmt,
-    net::{IpAddr, Ipv4Addr},
-    str::FromStr,
-    time::Duration,
-};
+use std::{fmt, net::IpAddr, str::FromStr, time::Duration};
 use wire::{
-    AllowList, TlsClient, TlsServer, TrustProxy,
+    AllowList, TlsClient, TlsServer, TrustProxy, neighbours,
     tls::{ClientVariables, ServerVariables},
 };
 
@@ -27,6 +23,8 @@ pub struct Settings {
     pub engine: Endpoint,
     /// The engine's RPC credential, when it wants one.
     pub engine_token: Option<SecretString>,
+    /// How the engine is spoken to; `None` is plain TCP.
+    pub engine_tls: Option<TlsClient>,
     /// The key of plugins and executors. `None` only with `insecure`.
     pub key: Option<SecretString>,
     /// The key before the rotation, accepted and counted.
@@ -39,14 +37,18 @@ pub struct Settings {
     pub proxy_protocol: TrustProxy,
     /// TLS of the TCP door; `None` is plain TCP.
     pub tls: Option<TlsServer>,
+    /// TLS of the HTTP door; `None` is plain HTTP.
+    pub http_tls: Option<TlsServer>,
     /// How plugins are spoken to; `None` is plain TCP.
     pub plugin_tls: Option<TlsClient>,
     /// The secret-manager's TCP door.
     pub secret_manager: Endpoint,
     /// The secret-manager's credential.
     pub secret_manager_token: Option<SecretString>,
-    /// Base URL of file-service, without a slash at the end.
-    pub file_service_url: String,
+    /// How secret-manager is spoken to; `None` is plain TCP.
+    pub secret_manager_tls: Option<TlsClient>,
+    /// Where values lie that are too large for the history of a run.
+    pub files: RunFilesSettings,
     /// Base URL of api, without a slash at the end.
     pub api_url: String,
     /// Largest TCP frame and HTTP body, bytes.
@@ -137,22 +139,13 @@ const EVERYONE: &str = "0.0.0.0/0,::/0";
 impl Settings {
     /// Declares and reads every variable of the service; faults stay with the reader.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Start although keys and tokens are missing. Only for a machine of your own: doors without a key are open.",
-        );
+        let insecure = reader.insecure_dev();
         Self {
             insecure,
-            bind: reader
-                .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address on which the service listens.")
-                .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            bind: reader.bind_address(),
             http_port: reader.port("RUNTIME_CONTROL_PLANE_HTTP_PORT", 3000, "HTTP port: reports of steps, metrics, health."),
             tcp_port: reader.port("RUNTIME_CONTROL_PLANE_TCP_PORT", 3001, "TCP port: reports of steps."),
-            engine: Endpoint {
-                host: reader.text("RUNTIME_ENGINE_TCP_HOST", "runtime-engine", "Host of the engine's RPC."),
-                port: reader.port("RUNTIME_ENGINE_RPC_TCP_PORT", 3000, "TCP port of the engine's RPC."),
-            },
+            engine: neighbours::engine(reader),
             engine_token: reader.secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
             key: reader.required_secret(
                 "PLUGIN_CONTROL_PLANE_KEY",
@@ -188,40 +181,26 @@ impl Settings {
                      private peers) or a CIDR list.",
                 )
                 .unwrap_or_default(),
-            tls: TlsServer::read(
-                reader,
-                ServerVariables {
-                    certificate: "RUNTIME_CONTROL_PLANE_TLS_CERT",
-                    key: "RUNTIME_CONTROL_PLANE_TLS_KEY",
-                    client_ca: "RUNTIME_CONTROL_PLANE_TLS_CLIENT_CA",
-                },
-            ),
+            tls: TlsServer::read(reader, ServerVariables::CONTROL_PLANE),
+            http_tls: TlsServer::read(reader, ServerVariables::CONTROL_PLANE_HTTP),
+            engine_tls: TlsClient::read(reader, ClientVariables::ENGINE),
             plugin_tls: TlsClient::read(reader, ClientVariables::PLUGINS),
-            secret_manager: reader
-                .parsed(
-                    "SECRETS_TCP_CONNECT",
-                    "host:port",
-                    Address(Endpoint { host: "secret-manager".to_owned(), port: 3000 }),
-                    "Where secret-manager is reached.",
-                    Address::read,
-                )
-                .0,
+            secret_manager: neighbours::secret_manager(reader),
             secret_manager_token: reader.secret(
                 "SECRET_MANAGER_TOKEN",
                 "Token of secret-manager's TCP door; without it only steps without secrets can be dispatched.",
             ),
-            file_service_url: url(reader, "FILE_SERVICE_BASE_URL", "http://file-service:3000", "Base URL of file-service."),
-            api_url: url(reader, "API_BASE_URL", "http://api:3000", "Base URL of api."),
-            max_frame_bytes: bounded(
-                reader,
+            secret_manager_tls: TlsClient::read(reader, ClientVariables::SECRET_MANAGER),
+            files: RunFilesSettings::read(reader),
+            api_url: reader.base_url("API_BASE_URL", "http://api:3000", "Base URL of api."),
+            max_frame_bytes: reader.bounded(
                 "CONVEYOR_MAX_FRAME_BYTES",
                 "bytes",
                 16 * MIB,
                 1024..=1024 * MIB,
                 "Largest TCP frame and HTTP body.",
             ),
-            max_connections: bounded(
-                reader,
+            max_connections: reader.bounded(
                 "RUNTIME_CONTROL_PLANE_MAX_CONNECTIONS",
                 "connections",
                 4096,
@@ -230,26 +209,23 @@ impl Settings {
             ),
             plugins_default: reader.parsed(
                 "CONVEYOR_PLUGINS_DEFAULT",
-                "disabled or enabled",
+                "choice",
                 PluginsDefault::Disabled,
                 "Is a plugin enabled in workspaces that have not said so?",
                 str::parse,
             ),
-            delivery_timeout: positive_millis(
-                reader,
+            delivery_timeout: reader.positive_millis(
                 "RUNTIME_CONTROL_PLANE_DELIVERY_TIMEOUT_MS",
                 30_000,
                 "From the dispatch of a task to its delivery.",
             ),
-            report_timeout: positive_millis(
-                reader,
+            report_timeout: reader.positive_millis(
                 "RUNTIME_CONTROL_PLANE_REPORT_TIMEOUT_MS",
                 10_000,
                 "From the arrival of a report to its answer; then the reporter is told to try again.",
             ),
             dispatch: DispatchLimits::read(reader),
-            drain_timeout: positive_millis(
-                reader,
+            drain_timeout: reader.positive_millis(
                 "RUNTIME_CONTROL_PLANE_DRAIN_TIMEOUT_MS",
                 30_000,
                 "How long a stop may take to finish deliveries and reports.",
@@ -262,24 +238,21 @@ impl DispatchLimits {
     fn read(reader: &mut Reader<'_>) -> Self {
         let default = Self::default();
         Self {
-            in_flight: bounded(
-                reader,
+            in_flight: reader.bounded(
                 "RUNTIME_CONTROL_PLANE_IN_FLIGHT",
                 "tasks",
                 default.in_flight,
                 1..=1_000_000,
                 "Undelivered tasks at once.",
             ),
-            in_flight_per_endpoint: bounded(
-                reader,
+            in_flight_per_endpoint: reader.bounded(
                 "RUNTIME_CONTROL_PLANE_IN_FLIGHT_PER_PLUGIN",
                 "tasks",
                 default.in_flight_per_endpoint,
                 1..=1_000_000,
                 "Undelivered tasks of one plugin endpoint at once.",
             ),
-            backlog_per_endpoint: bounded(
-                reader,
+            backlog_per_endpoint: reader.bounded(
                 "RUNTIME_CONTROL_PLANE_BACKLOG_PER_PLUGIN",
                 "tasks",
                 default.backlog_per_endpoint,
@@ -288,65 +261,6 @@ impl DispatchLimits {
             ),
             ..default
         }
-    }
-}
-
-/// A whole number within `range`.
-fn bounded(
-    reader: &mut Reader<'_>,
-    name: &'static str,
-    kind: config::Kind,
-    default: usize,
-    range: std::ops::RangeInclusive<usize>,
-    doc: &'static str,
-) -> usize {
-    reader.parsed(name, kind, default, doc, |text| match text.parse() {
-        Ok(number) if range.contains(&number) => Ok(number),
-        _ => Err(format!("must be a whole number from {} to {}", range.start(), range.end())),
-    })
-}
-
-/// A time that something may take: none at all would fail everything.
-fn positive_millis(reader: &mut Reader<'_>, name: &'static str, default: u64, doc: &'static str) -> Duration {
-    Duration::from_millis(reader.parsed(name, "milliseconds", default, doc, |text| match text.parse() {
-        Ok(millis) if millis > 0 => Ok(millis),
-        _ => Err("is no time; use a whole number from 1 up".to_owned()),
-    }))
-}
-
-/// An http(s) URL without a slash at the end.
-fn url(reader: &mut Reader<'_>, name: &'static str, default: &str, doc: &'static str) -> String {
-    reader.parsed(name, "URL", default.to_owned(), doc, |text| {
-        let valid = text.parse::<http::Uri>().is_ok_and(|uri| {
-            matches!(uri.scheme_str(), Some("http" | "https"))
-                && uri.host().is_some_and(|host| !host.is_empty())
-        });
-        match valid {
-            true => Ok(text.trim_end_matches('/').to_owned()),
-            false => Err("is no URL; write it like http://host:3000".to_owned()),
-        }
-    })
-}
-
-/// An endpoint that is shown and read as `host:port`.
-struct Address(Endpoint);
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Address {
-    fn read(text: &str) -> Result<Self, String> {
-        let wrong = || "is no address; write it like secret-manager:3000".to_owned();
-        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let port = port.parse().map_err(|_| wrong())?;
-        if host.is_empty() || host.contains(['/', ' ', '@']) {
-            return Err(wrong());
-        }
-        Ok(Self(Endpoint { host: host.to_owned(), port }))
     }
 }
 
@@ -374,7 +288,7 @@ mod tests {
         assert_eq!((settings.http_port, settings.tcp_port), (3000, 3001));
         assert_eq!(settings.engine.to_string(), "runtime-engine:3000");
         assert_eq!(settings.secret_manager.to_string(), "secret-manager:3000");
-        assert_eq!(settings.file_service_url, "http://file-service:3000");
+        assert_eq!(settings.files.url, "http://file-service:3000");
         assert_eq!(settings.api_url, "http://api:3000");
         assert_eq!(settings.allow, AllowList::everyone());
         assert_eq!(settings.trust_proxy, TrustProxy::Nobody);

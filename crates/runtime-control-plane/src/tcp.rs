@@ -3,24 +3,21 @@
 use crate::{
     access::Access,
     executor_secrets::ExecutorDesk,
-    metrics::Metrics,
     reports::{Door, Reports, read_beginning},
 };
 use bytes::Bytes;
 use contract::{
-    Json, RpcError, pattern,
+    ErrorCode, Json, RpcError, pattern,
     report::{ReportKind, ReportOutcome},
 };
 use std::sync::Arc;
 use wire::{Handler, Peer, Reply, Request};
-use zeroize::Zeroize;
 
 /// The handler of the TCP server.
 #[derive(Debug)]
 pub(crate) struct TcpDoor {
     pub(crate) access: Arc<Access>,
     pub(crate) reports: Arc<Reports>,
-    pub(crate) metrics: Arc<Metrics>,
     pub(crate) executors: ExecutorDesk,
     /// Most bytes of a frame.
     pub(crate) limit: usize,
@@ -36,10 +33,10 @@ impl Handler for TcpDoor {
             self.access.audit(Door::Tcp, request.peer.address, &error);
             return Reply::Error(error);
         }
-        let Some(kind) = kind else { return self.secrets(&request.data).await };
+        let Some(kind) = kind else { return self.secrets(&request).await };
         let outcome = match request.is_event {
             true => self.reports.take_event(Door::Tcp, kind, &request.data).await,
-            false => self.reports.take(Door::Tcp, kind, &request.data).await,
+            false => self.reports.take(Door::Tcp, kind, &request.data, None).await,
         };
         match outcome {
             // A receipt always serialises: it is a name and a text.
@@ -61,16 +58,17 @@ impl Handler for TcpDoor {
 }
 
 impl TcpDoor {
-    async fn secrets(&self, body: &Json) -> Reply {
-        match self.executors.resolve(body).await {
-            Ok(mut resolved) => {
-                // Texts always serialise.
-                let reply = Reply::Value(Json::of(&resolved).unwrap_or_default());
-                resolved.values.iter_mut().flatten().for_each(Zeroize::zeroize);
-                reply
-            }
+    async fn secrets(&self, request: &Request) -> Reply {
+        match self.executors.resolve(&request.data).await {
+            Ok(resolved) => match resolved.to_json() {
+                Ok(values) => Reply::Secret(values),
+                Err(error) => {
+                    let text = format!("the secrets cannot be written as JSON: {error}");
+                    Reply::Error(RpcError::new(ErrorCode::Internal, text))
+                }
+            },
             Err(error) => {
-                self.metrics.refusal(Door::Tcp.as_str(), error.code.as_str());
+                self.access.audit(Door::Tcp, request.peer.address, &error);
                 Reply::Error(error)
             }
         }

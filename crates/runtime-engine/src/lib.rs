@@ -3,4 +3,4 @@
 pub mod core;
 mod service;
 
-pub use service::{Deps, Error, Service, Settings, start};
+pub use service::{Deps, Error, Retention, Service, Settings, start};

@@ -10,7 +10,7 @@ use contract::{
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, de::DeserializeOwned};
 use storage::Storage;
-use wire::{Credentials, Handler, Reply, Request, credential_in};
+use wire::{Credentials, Handler, LogGate, Reply, Request, credential_in};
 
 /// Names in one `secret.resolve`.
 const MAX_NAMES: usize = 256;
@@ -34,7 +34,7 @@ impl Handler for Door {
     async fn call(&self, request: Request) -> Reply {
         let Some(asked) = pattern::find(&request.pattern) else { return Reply::NoHandler };
         if !self.is_let_in(&request) {
-            tracing::warn!(event = "secret_access_unauthorized", pattern = asked.name, peer = %request.peer.address, "a wrong token was refused");
+            log_unauthorized(asked.name, &request);
             return Reply::Error(RpcError::new(ErrorCode::Unauthorized, "unauthorized"));
         }
         let data = &request.data;
@@ -46,6 +46,20 @@ impl Handler for Door {
             _ => return Reply::NoHandler,
         };
         answer.into()
+    }
+}
+
+/// At most one line a second: strangers guess tokens as fast as they like.
+fn log_unauthorized(pattern: &str, request: &Request) {
+    static LOG: LogGate = LogGate::new();
+    if let Some(unlogged_before) = LOG.pass_now() {
+        tracing::warn!(
+            event = "secret_access_unauthorized",
+            pattern,
+            peer = %request.peer.address,
+            unlogged_before,
+            "a wrong token was refused"
+        );
     }
 }
 

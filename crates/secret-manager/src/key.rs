@@ -3,13 +3,7 @@
 use crate::Error;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
-use std::{
-    fmt,
-    fs::{self, OpenOptions},
-    io::{self, Write},
-    path::Path,
-    str::FromStr,
-};
+use std::{fmt, fs, io, path::Path, str::FromStr};
 use zeroize::Zeroizing;
 
 /// Bytes of a master key.
@@ -78,16 +72,7 @@ pub fn load_or_create_key(path: &Path) -> Result<MasterKey, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed(error)),
     }
-    let key = MasterKey::generate();
-    // Written whole under another name and then linked: who comes second finds a whole file.
-    let draft = path.with_extension(format!("{:016x}.new", rand::random::<u64>()));
-    let linked = write_new(&draft, &key.to_base64()).and_then(|()| fs::hard_link(&draft, path));
-    let removed = fs::remove_file(&draft);
-    match linked {
-        Ok(()) => removed.map_err(failed)?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed(error)),
-    }
+    config::make_private_file(path, &MasterKey::generate().to_base64()).map_err(failed)?;
     read(path, fs::read_to_string(path).map_err(failed)?)
 }
 
@@ -95,17 +80,6 @@ fn read(path: &Path, text: String) -> Result<MasterKey, Error> {
     let text = Zeroizing::new(text);
     warn_if_others_can_read(path);
     text.parse().map_err(|_| Error::MalformedKeyFile { path: path.to_owned() })
-}
-
-fn write_new(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()
 }
 
 #[cfg(unix)]

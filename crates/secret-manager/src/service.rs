@@ -32,8 +32,11 @@ impl Service {
             keys: Keys::new(&key, settings.previous_key.as_ref()),
             token: settings.token.map(|token| Credentials::new(token, None)),
         };
-        let config =
-            ServerConfig { allow: settings.allow, ..ServerConfig::new("secret-manager", settings.address) };
+        let config = ServerConfig {
+            allow: settings.allow,
+            tls: settings.tls,
+            ..ServerConfig::new("secret-manager", settings.address)
+        };
         Ok(Self { server: Server::bind(config, Arc::new(door))? })
     }
 

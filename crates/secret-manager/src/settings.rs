@@ -1,8 +1,8 @@
 use crate::MasterKey;
 use config::Reader;
 use secrecy::{ExposeSecret, SecretString};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use wire::AllowList;
+use std::net::SocketAddr;
+use wire::{AllowList, TlsServer, tls::ServerVariables};
 
 /// How secret-manager listens and seals.
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct Settings {
     pub address: SocketAddr,
     /// Who may connect.
     pub allow: AllowList,
+    /// TLS of the door; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
     /// What callers must present as `token` of the message; `None` lets everybody call.
     pub token: Option<SecretString>,
     /// Seals and opens. Without it the service does not start; a start with an embedded database
@@ -24,14 +26,8 @@ impl Settings {
     /// Reads and declares the variables. Faults are collected by the reader; what comes back after
     /// a fault is only a placeholder.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let insecure = reader.flag(
-            "CONVEYOR_INSECURE_DEV",
-            false,
-            "Lets services start without keys and tokens; only for a machine of your own.",
-        );
-        let bind = reader
-            .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
-            .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let insecure = reader.insecure_dev();
+        let bind = reader.bind_address();
         let port = reader.port("SECRET_MANAGER_TCP_PORT", 3000, "TCP port of secret-manager.");
         Self {
             address: SocketAddr::new(bind, port),
@@ -43,6 +39,7 @@ impl Settings {
                     "Addresses that may resolve and store secrets.",
                 )
                 .unwrap_or_default(),
+            tls: TlsServer::read(reader, ServerVariables::SECRET_MANAGER),
             token: reader.required_secret(
                 "SECRET_MANAGER_TOKEN",
                 insecure,

@@ -33,6 +33,7 @@ impl Running {
         let settings = Settings {
             address: "127.0.0.1:0".parse().unwrap(),
             allow,
+            tls: None,
             token: Some("right".into()),
             master_key: Some(key.clone()),
             previous_key: None,

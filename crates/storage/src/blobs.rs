@@ -6,6 +6,7 @@ use crate::{
     rows,
 };
 use contract::{Digest, Millis};
+use sqlx::FromRow;
 
 /// The index of files.
 #[derive(Clone, Debug)]
@@ -30,6 +31,35 @@ pub struct BlobRow {
     pub digest: Digest,
     /// When it was stored.
     pub created_at: Millis,
+}
+
+const GET: &str =
+    "SELECT workspace_id, name, media_type, size, digest, created_at FROM blobs WHERE file_id = $1";
+
+/// What is read of an entry beside its id.
+#[derive(FromRow)]
+pub(crate) struct Row {
+    workspace_id: String,
+    name: String,
+    media_type: String,
+    size: i64,
+    digest: Vec<u8>,
+    created_at: i64,
+}
+
+impl Row {
+    pub(crate) fn entry(self, file_id: &str) -> Result<BlobRow> {
+        let what = || format!("file {file_id}");
+        Ok(BlobRow {
+            file_id: file_id.to_owned(),
+            size: rows::unsigned(self.size, what())?,
+            digest: rows::digest(&self.digest, what())?,
+            workspace_id: self.workspace_id,
+            name: self.name,
+            media_type: self.media_type,
+            created_at: Millis(self.created_at),
+        })
+    }
 }
 
 impl Blobs {
@@ -59,28 +89,9 @@ impl Blobs {
 
     /// The entry of a file.
     pub async fn get(&self, file_id: &str) -> Result<Option<BlobRow>> {
-        type Row = (String, String, String, i64, Vec<u8>, i64);
-        let row: Option<Row> = read!(&self.db, |c| {
-            Ok(sqlx::query_as(
-                "SELECT workspace_id, name, media_type, size, digest, created_at FROM blobs WHERE file_id = $1",
-            )
-            .bind(file_id)
-            .fetch_optional(c)
-            .await?)
-        })?;
-        row.map(|(workspace_id, name, media_type, size, digest, created_at)| {
-            let what = || format!("file {file_id}");
-            Ok(BlobRow {
-                file_id: file_id.to_owned(),
-                workspace_id,
-                name,
-                media_type,
-                size: rows::unsigned(size, what())?,
-                digest: rows::digest(&digest, what())?,
-                created_at: Millis(created_at),
-            })
-        })
-        .transpose()
+        let row: Option<Row> =
+            read!(&self.db, |c| Ok(sqlx::query_as(GET).bind(file_id).fetch_optional(c).await?))?;
+        row.map(|row| row.entry(file_id)).transpose()
     }
 
     /// Deletes a file's entry; false: there was none.

@@ -265,6 +265,14 @@ impl Db {
         }
     }
 
+    /// What a `SELECT` ends with that keeps its rows for this transaction. SQLite has one writer.
+    pub(crate) fn locked(&self) -> &'static str {
+        match self {
+            Self::Pg(_) => " FOR UPDATE",
+            Self::Lite { .. } => "",
+        }
+    }
+
     /// The time by the database's clock.
     pub(crate) async fn now(&self) -> Result<Millis> {
         let clock = self.clock();

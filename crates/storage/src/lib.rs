@@ -18,20 +18,24 @@
 
 mod blobs;
 pub mod catalogue;
+mod clock;
 mod db;
 mod error;
 mod migrate;
 mod open;
 pub mod processes;
 mod rows;
+mod run_files;
 pub mod runs;
 mod secrets;
 pub mod users;
 
 pub use blobs::{BlobRow, Blobs};
 pub use catalogue::Catalogue;
+pub use clock::{Clock, ClockStep};
 pub use error::{Error, Result};
 pub use processes::Processes;
+pub use run_files::OrphanedFile;
 pub use runs::Runs;
 pub use secrets::Secrets;
 pub use users::Users;
@@ -48,6 +52,16 @@ pub struct StorageSettings {
     /// The most connections of this process (PostgreSQL) or readers (SQLite, at most 8; there is
     /// always exactly one writer).
     pub max_connections: u32,
+}
+
+impl StorageSettings {
+    /// Judges a URL, before anybody is connected to.
+    ///
+    /// # Errors
+    /// [`Error::InvalidUrl`] with what is wrong; never the password.
+    pub fn check(url: &SecretString) -> Result<(), Error> {
+        open::check(url.expose_secret())
+    }
 }
 
 /// An open database. Cloning shares its connections.
@@ -134,6 +148,8 @@ mod tests {
         let storage = Storage::open(&settings).await.unwrap();
         let (id, at, digest) = (uuid::Uuid::nil(), Millis(0), Digest([0; 32]));
         send((storage.now(), storage.ping(), storage.close()));
+        let clock = Clock::new(storage.clone());
+        send((clock.refresh(), clock.watch()));
 
         let catalogue = storage.catalogue();
         send((catalogue.snapshot(), catalogue.revision(), catalogue.remove("p", at)));
@@ -155,7 +171,7 @@ mod tests {
         send((
             runs.run_of(&[]),
             runs.claim_dispatch(&[], Duration::ZERO),
-            runs.take_due(1, Duration::ZERO, at),
+            runs.take_due(1, Duration::ZERO, false),
         ));
         send((runs.outstanding(RunId(id)), runs.outstanding_count(), runs.list_outstanding(1)));
         send(runs.list(&runs::RunFilter::default(), None, 1));

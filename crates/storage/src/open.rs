@@ -43,6 +43,16 @@ pub(crate) async fn open(url: &str, max_connections: u32) -> Result<Db> {
     }
 }
 
+/// Judges a URL, before anybody is connected to.
+pub(crate) fn check(url: &str) -> Result<()> {
+    match url.split_once(':').map(|(scheme, _)| scheme) {
+        Some("postgres" | "postgresql") => PgConnectOptions::from_str(url).map(drop),
+        Some("sqlite") => SqliteConnectOptions::from_str(url).map(drop),
+        _ => return Err(Error::InvalidUrl { reason: "its scheme is neither postgres nor sqlite".into() }),
+    }
+    .map_err(|error| invalid(&error))
+}
+
 /// The driver's words about a URL: they name the faulty part and never hold the password.
 fn invalid(error: &sqlx::Error) -> Error {
     Error::InvalidUrl { reason: error.to_string() }

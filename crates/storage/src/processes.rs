@@ -76,6 +76,20 @@ impl From<Head> for ProcessRow {
     }
 }
 
+#[derive(FromRow)]
+struct Full {
+    #[sqlx(flatten)]
+    head: Head,
+    document: String,
+}
+
+impl Full {
+    fn into_stored(self) -> Result<StoredProcess> {
+        let what = format!("the document of process {}", self.head.process_id);
+        Ok(StoredProcess { document: rows::json(self.document, what)?, process: self.head.into() })
+    }
+}
+
 const INSERT_REVISION: &str =
     "INSERT INTO process_revisions (process_id, revision, document, created_at) VALUES ($1, $2, $3, $4)";
 
@@ -158,12 +172,6 @@ impl Processes {
 
     /// A process with its newest document; `None`: unknown or deleted.
     pub async fn get(&self, process_id: ProcessId) -> Result<Option<StoredProcess>> {
-        #[derive(FromRow)]
-        struct Full {
-            #[sqlx(flatten)]
-            head: Head,
-            document: String,
-        }
         let row: Option<Full> = read!(&self.db, |c| {
             Ok(sqlx::query_as(
                 "SELECT p.process_id, p.workspace_id, p.name, p.revision, p.created_at, p.updated_at, r.document \
@@ -174,11 +182,7 @@ impl Processes {
             .fetch_optional(c)
             .await?)
         })?;
-        row.map(|row| {
-            let document = rows::json(row.document, format_args!("the document of process {process_id}"))?;
-            Ok(StoredProcess { process: row.head.into(), document })
-        })
-        .transpose()
+        row.map(Full::into_stored).transpose()
     }
 
     /// A process without its document; `None`: unknown or deleted. The hot path of starting a run:
@@ -289,5 +293,35 @@ impl Processes {
             Ok(query.build_query_as().persistent(false).fetch_all(c).await?)
         })?;
         Ok(rows.into_iter().map(|(id, name)| (ProcessId(id), name)).collect())
+    }
+
+    /// Like [`Processes::using`], with the documents: at most `limit` in the order of their ids, after a
+    /// cursor.
+    pub async fn documents_using(
+        &self,
+        node_types: &[String],
+        after: Option<ProcessId>,
+        limit: u32,
+    ) -> Result<Vec<StoredProcess>> {
+        if node_types.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<Full> = read!(&self.db, |c| {
+            let mut query = QueryBuilder::new(
+                "SELECT p.process_id, p.workspace_id, p.name, p.revision, p.created_at, p.updated_at, r.document \
+                 FROM processes p JOIN process_revisions r ON r.process_id = p.process_id AND r.revision = p.revision \
+                 WHERE p.deleted_at IS NULL AND p.process_id > ",
+            );
+            query.push_bind(after.map_or(Uuid::nil(), |id| id.0));
+            query
+                .push(" AND p.process_id IN (SELECT process_id FROM process_node_types WHERE node_type IN (");
+            let mut list = query.separated(", ");
+            for node_type in node_types {
+                list.push_bind(node_type);
+            }
+            query.push(")) ORDER BY p.process_id LIMIT ").push_bind(i64::from(limit));
+            Ok(query.build_query_as().persistent(false).fetch_all(c).await?)
+        })?;
+        rows.into_iter().map(Full::into_stored).collect()
     }
 }

@@ -7,6 +7,7 @@
 //! Linux only: processes are held by file descriptors of theirs (`pidfd`), so that no signal can
 //! reach a stranger who got the same number.
 
+mod clock;
 mod database;
 mod error;
 mod output;
@@ -16,6 +17,7 @@ mod process;
 mod redis;
 mod tree;
 
+pub use clock::Clock;
 pub use database::fresh_database;
 pub use error::Error;
 pub use output::{Line, Stream};

@@ -5,11 +5,12 @@ mod replication;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::{Error, Process, Program, Signal, free_port};
+use crate::{Clock, Error, Process, Program, Signal, free_port};
 
 /// How long starting and stopping may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -24,6 +25,8 @@ pub struct PostgresSettings {
     pub durable: bool,
     /// More settings, `name=value` as in `postgresql.conf`.
     pub extra: Vec<String>,
+    /// The server's wall clock, and that of its standbys; without it the machine's.
+    pub clock: Option<Arc<Clock>>,
 }
 
 /// A running (or stopped) server with data of its own; gone when it is dropped.
@@ -156,6 +159,9 @@ impl Postgres {
         let mut program = self.program("postgres").arg("-D").arg(self.data()).end_with(Signal::QUIT);
         for setting in settings.iter().chain(&self.settings.extra) {
             program = program.arg("-c").arg(setting);
+        }
+        if let Some(clock) = &self.settings.clock {
+            program = program.clock(clock);
         }
         let process = program.log_file(self.folder.path().join("log")).spawn()?;
         process.wait_for_line(READY, LIMIT).await?;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use crate::output::{Output, Stream};
 use crate::tree::{Handle, descendants};
-use crate::{Error, Line};
+use crate::{Clock, Error, Line};
 
 /// How long a dropped process may take to end after its own signal, before it is killed.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
@@ -33,6 +33,7 @@ pub struct Program {
     command: Command,
     log_file: Option<PathBuf>,
     end_with: Signal,
+    has_clock: bool,
 }
 
 impl Program {
@@ -42,7 +43,7 @@ impl Program {
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
         let mut command = Command::new(program);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        Self { name, command, log_file: None, end_with: Signal::KILL }
+        Self { name, command, log_file: None, end_with: Signal::KILL, has_clock: false }
     }
 
     /// Adds one argument.
@@ -90,6 +91,13 @@ impl Program {
     pub fn current_dir(mut self, folder: impl AsRef<Path>) -> Self {
         self.command.current_dir(folder);
         self
+    }
+
+    /// Its wall clock, and that of its descendants.
+    #[must_use]
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.has_clock = true;
+        self.envs(clock.environment())
     }
 
     /// Also writes the output to this file (appended).
@@ -153,6 +161,7 @@ impl Program {
             ended,
             output,
             end_with: self.end_with,
+            has_clock: self.has_clock,
         })
     }
 }
@@ -183,6 +192,7 @@ pub struct Process {
     ended: watch::Receiver<bool>,
     output: Output,
     end_with: Signal,
+    has_clock: bool,
 }
 
 impl Process {
@@ -310,6 +320,16 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.end();
+        if self.has_clock {
+            Clock::clear(self.pid);
+        }
+    }
+}
+
+impl Process {
+    /// Ends it and its descendants, if it has not ended.
+    fn end(&mut self) {
         if self.status().is_some() {
             return;
         }

@@ -8,6 +8,7 @@ pub mod client;
 pub mod codec;
 pub mod gate;
 pub mod http_listener;
+pub mod neighbours;
 pub mod packet;
 pub mod server;
 pub mod tls;
@@ -16,12 +17,16 @@ mod acceptor;
 mod budget;
 mod halves;
 mod outbox;
+mod reach;
+mod secret;
 mod socket;
 
 pub use client::{CallError, Client, ClientConfig, Link, Sent};
 pub use gate::{AllowList, Credentials, TrustProxy, Verdict, credential_in};
 pub use http_listener::{HttpConfig, HttpLimits, HttpListener, HttpPeer};
 pub use packet::RemoteError;
+pub use reach::{OutOfReach, Reach};
+pub use secret::{Payload, SecretJson};
 pub use server::{Handler, Limits, LogGate, Peer, Refusal, Reply, Request, Server, ServerConfig, Stats};
 pub use tls::{TlsClient, TlsServer};
 

@@ -4,6 +4,7 @@
 
 use crate::{
     budget::{Account, Exceeded},
+    codec::Frame,
     halves::WriteHalf,
 };
 use bytes::{Bytes, BytesMut};
@@ -19,7 +20,7 @@ use std::{
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Frames below this size are gathered into one buffer, larger ones are not copied.
+/// Frames below this size are gathered into one buffer; larger ones are not copied, nor are secret ones.
 const GATHER_BYTES: usize = 16 * 1024;
 
 /// Why a frame was not queued.
@@ -77,7 +78,8 @@ impl Outbox {
 
     /// Queues a frame. The result is the position in the stream at which it ends, see
     /// [`Self::has_written`].
-    pub(crate) fn push(&self, frame: Bytes) -> Result<u64, PushError> {
+    pub(crate) fn push(&self, frame: impl Into<Frame>) -> Result<u64, PushError> {
+        let Frame { bytes: frame, is_secret } = frame.into();
         let mut queue = self.queue.lock();
         if queue.closed || self.failed.is_cancelled() {
             return Err(PushError::Closed);
@@ -90,7 +92,7 @@ impl Outbox {
         if let Some(account) = &self.account {
             account.charge(frame.len()).map_err(PushError::OverBudget)?;
         }
-        if frame.len() < GATHER_BYTES {
+        if frame.len() < GATHER_BYTES && !is_secret {
             queue.tail.extend_from_slice(&frame);
         } else {
             let tail = std::mem::take(&mut queue.tail);
@@ -209,5 +211,28 @@ impl Outbox {
             }
         }
         socket.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::FrameText;
+
+    #[tokio::test]
+    async fn small_frames_are_gathered_and_secret_ones_are_written_from_where_they_are_wiped() {
+        let outbox = Outbox::new(1024, None);
+        let plain = || FrameText::with_capacity(8).raw("1").finish();
+        let secret = FrameText::with_capacity(8).raw("2").finish_secret();
+        let place = secret.bytes.as_ptr();
+        for frame in [plain().into(), plain().into(), secret, Frame::from(plain())] {
+            outbox.push(frame).unwrap();
+        }
+        let chunks = outbox.take().await.unwrap();
+        assert_eq!(
+            chunks.iter().map(|chunk| &chunk[..]).collect::<Vec<_>>(),
+            [&b"1#11#1"[..], b"1#2", b"1#1"]
+        );
+        assert_eq!(chunks[1].as_ptr(), place);
     }
 }

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 const root = join(import.meta.dirname, '..');
 const require = createRequire(import.meta.url);
 const tsc = require.resolve('typescript/bin/tsc');
-const copyHelp = join(require.resolve('@conveyor/plugin-sdk/package.json'), '../scripts/copy-executor-help-md.cjs');
+const copyHelp = join(require.resolve('@kosolapus/plugin-ts-sdk/package.json'), '../scripts/copy-executor-help-md.cjs');
 
 for (const name of JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).workspaces) {
   const cwd = join(root, name);

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { call, COMMITTED, Peer, pluginEnv, task } from './peers';
+import { call, COMMITTED, HANG_UP, Peer, pluginEnv, task } from './peers';
 import { record } from './recorder';
 
 const path = join(process.cwd(), '../../docs/plugin-protocol.md');
@@ -37,32 +36,31 @@ describe('the frames in docs/plugin-protocol.md', () => {
 
 const hasPython = spawnSync('python3', ['-c', 'import sys; assert sys.version_info >= (3, 9)']).status === 0;
 
-describe('the Python plugin in docs/plugin-protocol.md', { skip: hasPython ? false : 'no python3 here' }, () => {
+describe('the Python plugin that was made from it', { skip: hasPython ? false : 'no python3 here' }, () => {
   it('publishes, is pulled, works on a task and reports until it is answered', async () => {
-    const code = /```python\n([\s\S]*?)```/.exec(readFileSync(path, 'utf8'))?.[1] ?? '';
-    const file = join(mkdtempSync(join(tmpdir(), 'docs-')), 'plugin.py');
-    writeFileSync(file, code);
     const pm = await new Peer(() => COMMITTED).listen();
     const cp = await new Peer((heard, count) =>
-      heard.pattern.endsWith('step_result') && count === 1 ? { err: 1 } : { status: 'applied' },
+      heard.pattern.endsWith('step_result') && count === 1 ? HANG_UP : { status: 'applied' },
     ).listen();
-    const child = spawn('python3', [file], {
+    const child = spawn('python3', [join(process.cwd(), '../../examples/plugins/python-minimal/plugin.py')], {
       env: { PATH: process.env.PATH, ...pluginEnv(pm, cp) },
       stdio: ['ignore', 'inherit', 'inherit'],
     });
     const { data } = await pm.hears('manifest_request_v2');
     const { port } = data.pull;
+    const node = 'plugin.python-minimal.count';
     await assert.rejects(call(port, 'executor_batch_pull', { token: 'wrong' }), { code: 'unauthorized' });
     const { items } = await call(port, 'executor_batch_pull', { token: 'ingress', nodeTypes: [] });
-    assert.equal(items[0].nodeType, 'plugin.demo.greet');
-    await call(port, 'executor.task', task('plugin.demo.greet', { name: 'Ада 😀' }));
+    assert.equal(items[0].nodeType, node);
+    await call(port, 'executor.task', task(node, { text: 'Ада и 😀' }));
     await cp.hears('step_ack');
-    assert.deepEqual((await cp.hears('step_result')).data.outputs, { greeting: 'Hello, Ада 😀!' });
-    await call(port, 'executor.task', task('plugin.demo.greet', {}));
-    assert.equal((await cp.hears('step_result', 2)).data.status, 'error');
+    assert.deepEqual((await cp.hears('step_result', 2)).data.outputs, { words: 3 });
+    await call(port, 'executor.task', task(node, {}));
+    const { error } = (await cp.hears('step_result', 3)).data;
+    assert.deepEqual([error.code, error.retryable], ['invalid_node_input', false]);
     await assert.rejects(call(port, 'nope', {}), { code: 'unknown_pattern' });
     child.kill('SIGTERM');
-    await once(child, 'exit');
+    assert.equal(((await once(child, 'exit')) as [number])[0], 0);
     await Promise.all([pm.close(), cp.close()]);
   });
 });

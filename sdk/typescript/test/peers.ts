@@ -5,6 +5,7 @@ import { RpcError } from '../src/core/errors';
 import { silentLog } from '../src/core/log';
 import { patternName } from '../src/core/pattern';
 import { WireServer } from '../src/core/server';
+import type { TlsServerSettings } from '../src/core/tls';
 
 /** One request that a peer got. */
 export interface Heard {
@@ -26,7 +27,10 @@ export class Peer extends EventEmitter {
   port = 0;
   private readonly server: WireServer;
 
-  constructor(private script: Script = () => ({ status: 'applied' })) {
+  constructor(
+    private script: Script = () => ({ status: 'applied' }),
+    tls?: TlsServerSettings,
+  ) {
     super();
     this.setMaxListeners(100);
     this.server = new WireServer(
@@ -43,7 +47,7 @@ export class Peer extends EventEmitter {
           });
         return true;
       },
-      { log: silentLog },
+      { log: silentLog, tls },
     );
   }
 

@@ -40,9 +40,18 @@ describe('frames', () => {
     assert.equal(decoder.inFrame, false);
   });
 
+  it('have a length that is read as parseInt reads it', () => {
+    for (const length of ['4', '+4', '0004', '4.9', '4abc', '4 ', ' 4', '\r\n 4', '\ufeff4']) {
+      assert.deepEqual(decodeAll(new FrameDecoder(), `${length}#"hi"2#[]`), ['"hi"', '[]'], length);
+    }
+  });
+
   it('are refused when the header is none, before anything is buffered', () => {
-    for (const header of ['abc#{}', '#{}', '-5#{}', '0x28#{}', '12345678901', 'GET / HTTP/1.1']) {
-      assert.throws(() => decodeAll(new FrameDecoder(), header), FrameError, header);
+    for (const header of ['abc#{}', '#{}', '-5#{}', '0#', '0x28#{}']) {
+      assert.throws(() => decodeAll(new FrameDecoder(), header), { code: 'malformed' }, header);
+    }
+    for (const header of ['12345678901#', 'GET / HTTP/1.1\r\nHost: x', '0'.repeat(17)]) {
+      assert.throws(() => decodeAll(new FrameDecoder(), header), { code: 'invalid_request' }, header);
     }
     assert.throws(
       () => decodeAll(new FrameDecoder(100), '101#'),
@@ -77,8 +86,15 @@ describe('the listener', () => {
     return got;
   };
 
-  it('answers the good frames before a bad one, says why it refuses, and closes', async () => {
-    const got = await exchange(echo(), '36#{"pattern":"echo","data":1,"id":"a"}abc#');
+  it('answers the good frames before bytes that are none, and closes without a word', async () => {
+    for (const bad of ['abc#', '3#abc']) {
+      const got = await exchange(echo(), `36#{"pattern":"echo","data":1,"id":"a"}${bad}`);
+      assert.equal(got, '41#{"response":1,"isDisposed":true,"id":"a"}', bad);
+    }
+  });
+
+  it('answers the good frames before one beyond a limit, and says why it refuses', async () => {
+    const got = await exchange(echo(), `36#{"pattern":"echo","data":1,"id":"a"}12345678901#`);
     assert.match(
       got,
       /^41#{"response":1,"isDisposed":true,"id":"a"}\d+#{"err":{"status":"error","code":"invalid_request"/,

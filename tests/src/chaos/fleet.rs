@@ -2,7 +2,10 @@
 //! planes, each pair behind one address.
 
 use super::{Forwarder, schedule::MEMBERS};
-use crate::{binary, deployment};
+use crate::{
+    binary,
+    deployment::{self, CONFIGURED, SERVING},
+};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -12,7 +15,7 @@ use std::{
     },
     time::Duration,
 };
-use testkit::{Process, Program, Signal};
+use testkit::{Clock, Process, Program, Signal};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
@@ -56,6 +59,7 @@ type Ordered = (Order, oneshot::Sender<()>);
 struct Member {
     orders: mpsc::UnboundedSender<Ordered>,
     listens: watch::Receiver<bool>,
+    clock: Arc<Clock>,
     supervisor: JoinHandle<()>,
 }
 
@@ -112,6 +116,7 @@ impl Fleet {
                     program: program.clone(),
                     service,
                     environment,
+                    clock: Arc::new(Clock::new().expect("a clock")),
                     log,
                     ends: Arc::clone(&ends),
                 }),
@@ -132,6 +137,11 @@ impl Fleet {
             // Nothing is sent: the end of the sender is the word.
             let _ = carried_out.await;
         }
+    }
+
+    /// The wall clock of this member, also of its next processes.
+    pub fn clock(&self, member: &str) -> Arc<Clock> {
+        Arc::clone(&self.members[member].clock)
     }
 
     /// Cuts every connection to the engines and to the control planes, but for those between them
@@ -185,6 +195,7 @@ struct Supervised {
     program: PathBuf,
     service: &'static str,
     environment: BTreeMap<&'static str, String>,
+    clock: Arc<Clock>,
     log: PathBuf,
     ends: Arc<Ends>,
 }
@@ -193,8 +204,9 @@ impl Member {
     fn start(supervised: Supervised) -> Self {
         let (orders, receiver) = mpsc::unbounded_channel();
         let (listening, listens) = watch::channel(false);
+        let clock = Arc::clone(&supervised.clock);
         let supervisor = tokio::spawn(supervised.keep(receiver, listening));
-        Self { orders, listens, supervisor }
+        Self { orders, listens, clock, supervisor }
     }
 }
 
@@ -202,7 +214,7 @@ impl Supervised {
     async fn keep(self, mut orders: mpsc::UnboundedReceiver<Ordered>, listening: watch::Sender<bool>) {
         loop {
             let process = self.spawn();
-            let mut up = std::pin::pin!(process.wait_for_line("listening", START));
+            let mut up = std::pin::pin!(process.wait_for_line(SERVING, START));
             let mut is_up = false;
             let (pause, _carried_out) = loop {
                 tokio::select! {
@@ -240,8 +252,9 @@ impl Supervised {
     fn spawn(&self) -> Process {
         Program::new(&self.program)
             .args(["serve", self.service])
-            .without_env(&["CONVEYOR_", "DATABASE_", "REDIS_", "PLUGIN_", "RUNTIME_"])
+            .without_env(&CONFIGURED)
             .envs(self.environment.iter())
+            .clock(&self.clock)
             .log_file(&self.log)
             .spawn()
             .expect("conveyor starts")

@@ -38,11 +38,13 @@ impl History {
                         faults.push(format!("{node}: {id} was scheduled after its result"));
                     }
                 }
-                "step_finished" | "step_elapsed" | "step_failed" | "step_canceled" if !id.is_empty() => {
+                "step_finished" | "step_elapsed" | "step_confirmed" | "step_failed" | "step_canceled"
+                    if !id.is_empty() =>
+                {
                     if outstanding.remove(node) != Some(id) {
                         faults.push(format!("{node}: {kind} of {id}, which was not outstanding"));
                     }
-                    if matches!(kind, "step_finished" | "step_elapsed") {
+                    if matches!(kind, "step_finished" | "step_elapsed" | "step_confirmed") {
                         *finished.entry(node).or_default() += 1;
                     }
                 }
@@ -68,6 +70,17 @@ impl History {
             _ => false,
         };
         self.0.iter().filter(is_result).filter(|event| text(event, "executionId") == execution_id).count()
+    }
+
+    /// What persons said, in order.
+    pub fn decisions(&self) -> Vec<bool> {
+        let answers = self.0.iter().filter(|event| kind(event) == "step_confirmed");
+        answers.filter_map(|event| event["event"]["approved"].as_bool()).collect()
+    }
+
+    /// Were the outputs of this step kept from the run that this one repeats?
+    pub fn has_kept(&self, node: &str) -> bool {
+        self.0.iter().any(|event| kind(event) == "step_kept" && text(event, "nodePath") == node)
     }
 
     /// Was there such an attempt?

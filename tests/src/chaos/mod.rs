@@ -1,10 +1,10 @@
 //! The fault suite: a load, faults that a seed decides, and at the end the promises of the platform,
 //! counted. Nothing that was answered is lost, nothing is done twice (failure matrix rows 1 to 12 and
-//! 23 to 27).
-//!
-//! Steps of the wall clock are not among the faults: setting the clock needs the machine, and a
-//! container shares it with its neighbours. The engine goes by the database's clock alone.
+//! 23 to 27). Wall clocks step too, those of services and that of PostgreSQL.
 
+pub mod deeds;
+mod document;
+pub mod firings;
 pub mod fleet;
 pub mod forwarder;
 pub mod history;
@@ -24,8 +24,9 @@ pub use shape::Shape;
 pub use verdict::Verdict;
 
 use crate::{Platform, root};
+use firings::{Fired, Firings};
 use futures::{StreamExt, stream};
-use load::{Asked, Load};
+use load::{Asked, Done, Load, StoredFile};
 use reqwest::Method;
 use servers::{Database, kill_queue};
 use std::{
@@ -34,7 +35,7 @@ use std::{
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
-use testkit::Redis;
+use testkit::{Clock, Redis};
 use tokio::{
     sync::Mutex,
     task::JoinSet,
@@ -58,6 +59,8 @@ struct World {
     fleet: Fleet,
     platform: Platform,
     load: Arc<Load>,
+    firings: Firings,
+    clock: Arc<Clock>,
 }
 
 /// Runs the suite: load and faults for this time, then the end is waited for and judged. Prints the
@@ -65,23 +68,21 @@ struct World {
 /// `target/chaos/SEED`.
 pub async fn run(seed: u64, length: Duration) -> Verdict {
     let planned = plan(seed, length);
-    println!(
-        "seed {seed}, {} faults in {} s; clock steps: skipped (they need the machine's clock)",
-        planned.len(),
-        length.as_secs()
-    );
+    println!("seed {seed}, {} faults in {} s", planned.len(), length.as_secs());
     let world = World::start(seed).await;
     let begin = Instant::now();
     let load = tokio::spawn(Arc::clone(&world.load).run(seed, length));
     world.inject(&planned, begin).await;
-    let asked =
-        timeout(SETTLED, load).await.expect("every start is answered").expect("the load does not panic");
-    world.judge(asked, planned.len(), begin).await
+    let done = timeout(SETTLED, load).await;
+    let done = done.unwrap_or_else(|_| panic!("calls were never answered:{}", world.load.unanswered()));
+    let done = done.expect("the load does not panic");
+    world.judge(done, planned.len(), begin).await
 }
 
 impl World {
     async fn start(seed: u64) -> Self {
         let database = Database::start().await.expect("PostgreSQL");
+        let clock = database.clock();
         let redis = Redis::start().await.expect("Redis");
         let folder = log_folder(seed);
         let fleet = Fleet::start(&database.url(), &redis.url(), &folder).await;
@@ -89,6 +90,7 @@ impl World {
         let platform = Platform::at(fleet.ports.api);
         timeout(SETTLED, platform.wait_for_plugin(worker::PLUGIN_ID)).await.expect("the plugin is published");
         let load = Arc::new(Load::prepare(&platform).await);
+        let firings = Firings::begin(&platform).await;
         Self {
             database: Arc::new(Mutex::new(database)),
             redis: Arc::new(Mutex::new(redis)),
@@ -96,6 +98,8 @@ impl World {
             fleet,
             platform,
             load,
+            firings,
+            clock,
         }
     }
 
@@ -114,8 +118,18 @@ impl World {
     /// Faults of different parts overlap; those of one part come one after another.
     fn begin(&self, planned: Planned, under_way: &mut JoinSet<()>) {
         let Planned { fault, away, .. } = planned;
-        if fault == Fault::Cut {
-            return self.fleet.cut();
+        match fault {
+            Fault::Cut => return self.fleet.cut(),
+            Fault::Step(member, seconds) => {
+                let clock = self.fleet.clock(member);
+                drop(under_way.spawn(step(clock, seconds, away)));
+                return;
+            }
+            Fault::StepDatabase(seconds) => {
+                drop(under_way.spawn(step(Arc::clone(&self.clock), seconds, away)));
+                return;
+            }
+            _ => {}
         }
         let (database, redis, worker) =
             (Arc::clone(&self.database), Arc::clone(&self.redis), Arc::clone(&self.worker));
@@ -144,12 +158,22 @@ impl World {
         };
     }
 
-    async fn judge(&self, asked: Vec<Asked>, faults: usize, begin: Instant) -> Verdict {
+    async fn judge(&self, done: Done, faults: usize, begin: Instant) -> Verdict {
+        let Done { runs: mut asked, files } = done;
         let mut verdict = Verdict::default();
         verdict.count("faults", faults);
+        let goes_on = timeout(SETTLED, self.fires_again()).await.is_ok();
+        verdict.check(goes_on, || "after the faults, the schedule does not fire".to_owned());
+        self.firings.end(&self.load).await;
+        // Nobody tells when the engines have seen it: the rule does.
+        sleep(firings::SEEN).await;
         let settled = timeout(SETTLED, self.settle()).await.is_ok();
         verdict.check(settled, || "after the faults, runs or reports are still under way".to_owned());
         println!("{:>7} ms  settled: {settled}", begin.elapsed().as_millis());
+        let fired = self.fired().await;
+        verdict.judge_firings(&fired, begin.elapsed(), faults);
+        asked.extend(self.firings.asked(&fired));
+        self.judge_files(&mut verdict, files).await;
         self.judge_tables(&mut verdict, asked.len()).await;
         self.judge_processes(&mut verdict);
 
@@ -168,6 +192,27 @@ impl World {
         let strangers: Vec<_> = by_run.keys().collect();
         verdict.check(strangers.is_empty(), || format!("runs that nobody asked for: {strangers:?}"));
         verdict
+    }
+
+    async fn fired(&self) -> Vec<Fired> {
+        let lines = self.database.lock().await.sql(&self.firings.query()).await.expect("the database is up");
+        Firings::read(&lines)
+    }
+
+    /// Until the schedule has fired once more.
+    async fn fires_again(&self) {
+        let before = self.fired().await.len();
+        while self.fired().await.len() == before {
+            sleep(POLL).await;
+        }
+    }
+
+    async fn judge_files(&self, verdict: &mut Verdict, files: Vec<StoredFile>) {
+        for StoredFile { id, content } in files {
+            verdict.count("files stored and read again", 1);
+            let (_, bytes) = self.platform.download(&id).await;
+            verdict.check(bytes == content.as_bytes(), || format!("file {id} is not what was stored"));
+        }
     }
 
     /// Until no run is under way and the plugin has an answer to everything.
@@ -216,6 +261,13 @@ impl World {
         let history = history::History::new(self.platform.history(&asked.process, &run).await);
         Ended { asked, run, detail, public_inputs: result["publicInputs"].clone(), history }
     }
+}
+
+/// A clock goes wrong for a while.
+async fn step(clock: Arc<Clock>, seconds: i64, away: Duration) {
+    clock.step(seconds).expect("the clock can be set");
+    sleep(away).await;
+    clock.step(0).expect("the clock can be set");
 }
 
 /// An empty folder for the logs of this seed.

@@ -4,12 +4,17 @@ use super::Random;
 use std::{fmt, ops::RangeInclusive, time::Duration};
 
 /// Pause between two faults, milliseconds.
-const PAUSE: RangeInclusive<u64> = 400..=1600;
+const PAUSE: RangeInclusive<u64> = 300..=1200;
 /// How long a killed part stays away, milliseconds.
 const AWAY: RangeInclusive<u64> = 0..=1500;
 /// How long a frozen process does nothing, milliseconds. Longer than the delivery deadline of the
 /// suite at times, so that others take over what it holds.
 const FROZEN: RangeInclusive<u64> = 500..=4000;
+
+/// How long a clock goes wrong before it is set right, milliseconds.
+const WRONG: RangeInclusive<u64> = 1000..=6000;
+/// How far a clock steps, seconds.
+const STEP: i64 = 3600;
 
 /// The service processes, by the names of their replicas; see [`super::Fleet`].
 pub const MEMBERS: [&str; 9] = [
@@ -33,6 +38,10 @@ pub enum Fault {
     Freeze(&'static str),
     /// SIGTERM to a process, started again.
     Stop(&'static str),
+    /// The wall clock of a process steps by so many seconds, and back after a while.
+    Step(&'static str, i64),
+    /// That of PostgreSQL and its standby does.
+    StepDatabase(i64),
     /// The plugin forgets all its work at once and closes all connections; back after a while.
     KillPlugin,
     /// All connections to the engines and the control planes break.
@@ -57,6 +66,8 @@ impl fmt::Display for Fault {
             Self::Kill(member) => write!(f, "kill -9 {member}"),
             Self::Freeze(member) => write!(f, "freeze {member}"),
             Self::Stop(member) => write!(f, "stop {member}"),
+            Self::Step(member, seconds) => write!(f, "step the clock of {member} by {seconds:+} s"),
+            Self::StepDatabase(seconds) => write!(f, "step the clock of PostgreSQL by {seconds:+} s"),
             Self::KillPlugin => f.write_str("kill the plugin"),
             Self::Cut => f.write_str("cut all connections to engines and control planes"),
             Self::RestartDatabase => f.write_str("restart PostgreSQL"),
@@ -98,26 +109,34 @@ pub fn plan(seed: u64, length: Duration) -> Vec<Planned> {
             if at >= length {
                 return planned;
             }
-            let away = if matches!(fault, Fault::Freeze(_)) { FROZEN } else { AWAY };
+            let away = match fault {
+                Fault::Freeze(_) => FROZEN,
+                Fault::Step(..) | Fault::StepDatabase(_) => WRONG,
+                _ => AWAY,
+            };
             planned.push(Planned { at, fault, away: millis(&mut random, away) });
         }
     }
 }
 
-/// Each kind once; engines and control planes, which matter most, are killed more often.
+/// The kinds of processes that have replicas, and the others.
+const ENGINES: [&str; 2] = [MEMBERS[0], MEMBERS[1]];
+const CONTROL_PLANES: [&str; 2] = [MEMBERS[2], MEMBERS[3]];
+
+/// Each kind once: each service is killed, one engine or control plane of the two.
 fn round(random: &mut Random) -> Vec<Fault> {
-    let others = 4..=(MEMBERS.len() as u64 - 1);
-    let [any, frozen, stopped, other] =
-        [0..=8, 0..=8, 0..=8, others].map(|range| MEMBERS[random.within(range) as usize]);
-    let engine = MEMBERS[random.within(0..=1) as usize];
-    let control_plane = MEMBERS[random.within(2..=3) as usize];
+    let mut one_of = |members: &[&'static str]| members[random.within(0..=members.len() as u64 - 1) as usize];
+    let killed = [one_of(&ENGINES), one_of(&CONTROL_PLANES)];
+    let (frozen, stopped) = (one_of(&MEMBERS), one_of(&MEMBERS));
+    // Those that decide about time, and any.
+    let (stepped, also_stepped) = (one_of(&MEMBERS[..4]), one_of(&MEMBERS));
+    let mut direction = |seconds: i64| if random.one_in(2) { seconds } else { -seconds };
     let mut faults = vec![
-        Fault::Kill(engine),
-        Fault::Kill(control_plane),
-        Fault::Kill(other),
-        Fault::Kill(any),
         Fault::Freeze(frozen),
         Fault::Stop(stopped),
+        Fault::Step(stepped, direction(STEP)),
+        Fault::Step(also_stepped, direction(STEP)),
+        Fault::StepDatabase(direction(STEP)),
         Fault::KillPlugin,
         Fault::Cut,
         Fault::RestartDatabase,
@@ -127,6 +146,7 @@ fn round(random: &mut Random) -> Vec<Fault> {
         Fault::RestartQueue,
         Fault::KillQueue,
     ];
+    faults.extend(killed.iter().chain(&MEMBERS[4..]).copied().map(Fault::Kill));
     random.shuffle(&mut faults);
     faults
 }
@@ -145,6 +165,20 @@ mod tests {
         assert_eq!(plan(7, length), plan(7, length));
         assert_ne!(plan(7, length), plan(8, length));
         assert!(plan(7, length).iter().all(|planned| planned.at < length));
+    }
+
+    #[test]
+    fn every_service_is_killed_in_every_round() {
+        let round = round(&mut Random::new(7, 1));
+        let killed = round.iter().filter_map(|fault| match fault {
+            Fault::Kill(member) => member.rsplit_once('-'),
+            _ => None,
+        });
+        let mut killed: Vec<&str> = killed.map(|(service, _)| service).collect();
+        killed.sort_unstable();
+        let mut services = crate::deployment::SERVICES;
+        services.sort_unstable();
+        assert_eq!(killed, services);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! PostgreSQL with a standby behind one address, and Redis: what breaks below the services.
 
 use super::Forwarder;
-use std::time::Duration;
-use testkit::{Error, Postgres, Redis};
+use std::{sync::Arc, time::Duration};
+use testkit::{Clock, Error, Postgres, PostgresSettings, Redis};
 
 /// A primary, a standby that every commit waits for, and the address that leads to the primary.
 #[derive(Debug)]
@@ -10,6 +10,7 @@ pub struct Database {
     primary: Postgres,
     standby: Postgres,
     address: Forwarder,
+    clock: Arc<Clock>,
 }
 
 impl Database {
@@ -18,10 +19,17 @@ impl Database {
     /// # Errors
     /// If PostgreSQL does not start.
     pub async fn start() -> Result<Self, Error> {
-        let primary = Postgres::start().await?;
+        let clock = Arc::new(Clock::new()?);
+        let settings = PostgresSettings { clock: Some(Arc::clone(&clock)), ..PostgresSettings::default() };
+        let primary = Postgres::start_with(settings).await?;
         let standby = primary.start_standby().await?;
         let address = Forwarder::start(0, vec![primary.port()]).await;
-        Ok(Self { primary, standby, address })
+        Ok(Self { primary, standby, address, clock })
+    }
+
+    /// The clock of all its servers.
+    pub fn clock(&self) -> Arc<Clock> {
+        Arc::clone(&self.clock)
     }
 
     /// `postgres://…`, the same over all failovers.

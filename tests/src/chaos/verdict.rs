@@ -1,6 +1,7 @@
 //! What must be true at the end, with counts.
 
 use super::{
+    deeds::Deed,
     history::History,
     load::Asked,
     worker::{Answer, Execution},
@@ -25,6 +26,13 @@ pub struct Ended {
     pub public_inputs: Value,
     /// Its history.
     pub history: History,
+}
+
+impl Ended {
+    /// The run's status.
+    pub(super) fn status(&self) -> &str {
+        self.detail["run"]["status"].as_str().unwrap_or("unknown")
+    }
 }
 
 /// The counts and what is wrong.
@@ -66,8 +74,15 @@ impl Verdict {
         let Ended { asked, run, detail, public_inputs, history } = ended;
         self.count("runs", 1);
         self.violations.extend(history.faults().into_iter().map(|fault| format!("run {run}: {fault}")));
-        let status = detail["run"]["status"].as_str().unwrap_or("unknown");
-        match (asked.shape.result(asked.input), status) {
+        let status = ended.status();
+        let expected = match asked.deed {
+            Deed::Repeated => None,
+            _ => asked.shape.result(asked.input, history.decisions().first().copied()),
+        };
+        match (expected, status) {
+            (_, "canceled") if matches!(asked.deed, Deed::Canceled { .. }) => {
+                self.count("runs canceled", 1);
+            }
             (Some(expected), "finished") => {
                 self.count("runs finished", 1);
                 self.check(*public_inputs == expected, || {
@@ -84,6 +99,7 @@ impl Verdict {
                 .violations
                 .push(format!("run {run} ({:?}) is {status}: {}", asked.shape, detail["run"]["error"])),
         }
+        self.judge_deed(ended, executions);
         for execution in executions {
             self.judge_execution(execution, asked, history);
         }

@@ -4,7 +4,10 @@ use super::*;
 use crate::chaos::Shape;
 use contract::{ExecutionId, RunId};
 use serde_json::json;
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 const NODE: &str = "step";
 /// The input of the run.
@@ -25,6 +28,7 @@ fn execution(number: u128) -> Execution {
         run_id: uuid::<RunId>(0),
         node_path: NODE.to_owned(),
         execution_id: id(number),
+        began: Instant::now(),
         ack: Some(Answer::Applied),
         result: Some(Answer::Applied),
         again: None,
@@ -52,11 +56,12 @@ fn ended(shape: Shape, attempts: &[u128]) -> Ended {
         process: "process".to_owned(),
         input: INPUT,
         runs: BTreeSet::from(["run".to_owned()]),
+        deed: Deed::Nothing,
     };
     Ended {
         run: "run".to_owned(),
         detail: json!({"run": {"status": "finished"}}),
-        public_inputs: shape.result(INPUT).unwrap(),
+        public_inputs: shape.result(INPUT, None).unwrap(),
         history: History::new(events),
         asked,
     }
@@ -113,4 +118,49 @@ fn a_wrong_result_and_a_wrong_end_are_seen() {
     assert_eq!(violations(&still_running, &[&execution(1)]), 1);
     let failed = Ended { detail: json!({"run": {"status": "failed"}}), ..ended(Shape::Chain, &[1]) };
     assert_eq!(violations(&failed, &[&execution(1)]), 1, "failed, and nothing exceeded its time");
+}
+
+/// A run that waited for a person; `stored` is what its history says that persons said.
+fn answered(said: &[(bool, bool)], stored: &[bool]) -> Ended {
+    let mut ended = ended(Shape::Approval, &[1]);
+    ended.asked.deed = Deed::Answered(said.to_vec());
+    let event = |(number, approved): (usize, &bool)| {
+        let body = json!({"nodePath": format!("ask-{number}"), "approved": approved});
+        json!({"sequence": number + 1, "kind": "step_confirmed", "event": body})
+    };
+    ended.public_inputs = Shape::Approval.result(INPUT, stored.first().copied()).unwrap();
+    ended.history = History::new(stored.iter().enumerate().map(event).collect());
+    ended
+}
+
+#[test]
+fn an_answer_that_was_accepted_and_is_not_in_the_history_is_seen() {
+    assert_eq!(violations(&answered(&[(true, true)], &[true]), &[]), 0);
+    assert_eq!(violations(&answered(&[(true, true), (false, false)], &[true]), &[]), 0);
+    assert_eq!(violations(&answered(&[(true, true)], &[false]), &[]), 1, "the other one is stored");
+    assert_eq!(violations(&answered(&[(true, true), (false, true)], &[true]), &[]), 1, "both accepted");
+    assert_eq!(violations(&answered(&[(true, true)], &[true, true]), &[]), 1, "twice in the history");
+    assert_eq!(violations(&answered(&[(true, true)], &[]), &[]), 2, "lost");
+}
+
+#[test]
+fn work_of_a_canceled_run_that_begins_long_after_is_seen() {
+    let mut ended = ended(Shape::Cancel, &[1]);
+    let long_ago = Instant::now().checked_sub(Duration::from_secs(60)).unwrap();
+    ended.asked.deed = Deed::Canceled { accepted: true, at: long_ago.into() };
+    assert_eq!(violations(&ended, &[]), 1, "not canceled, though that was accepted");
+    ended.detail = json!({"run": {"status": "canceled"}});
+    assert_eq!(violations(&ended, &[]), 0);
+    assert_eq!(violations(&ended, &[&execution(1)]), 1);
+    ended.asked.deed = Deed::Canceled { accepted: true, at: Instant::now().into() };
+    assert_eq!(violations(&ended, &[&execution(1)]), 0, "it may have been on its way");
+}
+
+#[test]
+fn a_repetition_that_does_not_keep_what_was_done_is_seen() {
+    let mut ended = ended(Shape::Repeat, &[1]);
+    ended.asked.deed = Deed::Repeats;
+    let again = Execution { node_path: "kept".to_owned(), ..execution(1) };
+    assert_eq!(violations(&ended, &[]), 1, "not in the history");
+    assert_eq!(violations(&ended, &[&again]), 2, "and executed");
 }

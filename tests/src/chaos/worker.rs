@@ -1,7 +1,7 @@
 //! The plugin of the suite: real sockets, and a ledger of every execution, of every answer that it
 //! got to a report, and of every work that it forgot.
 
-use super::Random;
+use super::{Random, shape::ENOUGH};
 use crate::deployment::{CONTROL_PLANE_KEY, INGRESS_TOKEN};
 use contract::{
     ErrorCode, ExecutionId, Json, RpcError, RunId, pattern,
@@ -11,9 +11,10 @@ use contract::{
 use plugin_sdk::reporter::{Reporter, ReporterSettings, Told};
 use serde_json::json;
 use std::{
+    collections::HashMap,
     net::Ipv4Addr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,12 @@ pub const ADD: &str = "plugin.chaos.add";
 pub const FLAKY: &str = "plugin.chaos.flaky";
 /// Reports an error that may not be repeated.
 pub const BROKEN: &str = "plugin.chaos.broken";
+/// As [`ADD`], and tells whether there is `more` to count.
+pub const UNTIL: &str = "plugin.chaos.until";
+/// As [`ADD`], but fails for good in the first run that asks with its value.
+pub const MOODY: &str = "plugin.chaos.moody";
+/// Adds its `secret` to `value`.
+pub const SECRET: &str = "plugin.chaos.secret";
 /// Adds `a`, `b`, `c` and `d`.
 pub const SUM: &str = "plugin.chaos.sum";
 
@@ -79,6 +86,8 @@ pub struct Execution {
     pub node_path: String,
     /// The attempt.
     pub execution_id: ExecutionId,
+    /// When it began.
+    pub began: Instant,
     /// The answer to its ack, if one came.
     pub ack: Option<Answer>,
     /// The answer to its result, if one came.
@@ -93,7 +102,11 @@ pub struct Execution {
 
 /// All executions, in the order in which they began.
 #[derive(Debug, Default)]
-pub struct Ledger(Vec<Execution>);
+pub struct Ledger {
+    executions: Vec<Execution>,
+    /// The first run that asked with a value for [`MOODY`].
+    first_runs: HashMap<i64, RunId>,
+}
 
 impl Ledger {
     fn begin(&mut self, task: &ExecutorTask) -> usize {
@@ -102,23 +115,29 @@ impl Ledger {
                 && other.node_path == task.node_path.0
                 && other.ack.as_ref().is_some_and(Answer::is_stored)
         };
-        let after_ack_of = self.0.iter().rev().find(same_node).map(|other| other.execution_id);
-        self.0.push(Execution {
+        let after_ack_of = self.executions.iter().rev().find(same_node).map(|other| other.execution_id);
+        self.executions.push(Execution {
             run_id: task.run_id,
             node_path: task.node_path.0.clone(),
             execution_id: task.execution_id,
+            began: Instant::now(),
             ack: None,
             result: None,
             again: None,
             is_lost: false,
             after_ack_of,
         });
-        self.0.len() - 1
+        self.executions.len() - 1
     }
 
     /// The executions so far.
     pub fn executions(&self) -> &[Execution] {
-        &self.0
+        &self.executions
+    }
+
+    /// Is this the first run that asks with the value?
+    fn is_first(&mut self, value: i64, run_id: RunId) -> bool {
+        *self.first_runs.entry(value).or_insert(run_id) == run_id
     }
 }
 
@@ -161,7 +180,9 @@ impl Worker {
         self.life.cancel();
         // An end by panic is an end too.
         let _ = (&mut self.server).await;
-        for execution in lock(&self.ledger).0.iter_mut().filter(|execution| execution.result.is_none()) {
+        for execution in
+            lock(&self.ledger).executions.iter_mut().filter(|execution| execution.result.is_none())
+        {
             execution.is_lost = true;
         }
     }
@@ -202,7 +223,8 @@ impl Drop for Worker {
 /// Until plugin-manager takes it.
 async fn publish(plugin_manager: u16, port: u16) {
     let manager = Client::new("127.0.0.1", plugin_manager, ClientConfig::default());
-    let node_types = [ADD, FLAKY, BROKEN, SUM].map(|node_type| json!({"nodeType": node_type}));
+    let node_types =
+        [ADD, FLAKY, BROKEN, UNTIL, MOODY, SECRET, SUM].map(|node_type| json!({"nodeType": node_type}));
     let manifest = Json::from(json!({
         "kind": contract::manifest::MANIFEST_KIND, "token": INGRESS_TOKEN, "pluginId": PLUGIN_ID,
         "publicationVersion": "1.0.0", "label": "Chaos", "executors": node_types,
@@ -237,16 +259,23 @@ impl Handler for Door {
 }
 
 fn batch() -> Json {
-    let input = |name: &str| json!({"name": name, "type": "number", "label": name, "canBePort": true});
+    let input = |name: &str| match name {
+        "secret" => json!({"name": name, "type": "ref", "label": name}),
+        _ => json!({"name": name, "type": "number", "label": name, "canBePort": true}),
+    };
     let item = |node_type: &str, inputs: &[&str]| {
         json!({
             "nodeType": node_type, "name": node_type,
             "inputs": inputs.iter().map(|name| input(name)).collect::<Vec<_>>(),
-            "outputs": [{"name": "value", "type": "number", "label": "Value"}],
+            "outputs": [
+                {"name": "value", "type": "number", "label": "Value"},
+                {"name": "more", "type": "boolean", "label": "More"},
+            ],
         })
     };
     Json::from(json!({"items": [
         item(ADD, &["value", "go"]), item(FLAKY, &["value"]), item(BROKEN, &["value"]),
+        item(UNTIL, &["value"]), item(MOODY, &["value"]), item(SECRET, &["value", "secret"]),
         item(SUM, &["a", "b", "c", "d"]),
     ]}))
 }
@@ -277,33 +306,43 @@ async fn execute(
     let ack = StepReport { execution_id, run_id, body: ReportBody::Ack(Ack::default()) };
     let acknowledge = async {
         let told = reporter.deliver(&ack).await;
-        lock(&ledger).0[index].ack = Some(told.into());
+        lock(&ledger).executions[index].ack = Some(told.into());
         std::future::pending::<()>().await;
     };
     tokio::select! {
         () = acknowledge => {}
         () = tokio::time::sleep(time) => {}
     }
-    let told = reporter.deliver_result(execution_id, task.run_id, result(&task)).await;
-    lock(&ledger).0[index].result = Some(told.into());
+    let result = result(&task, &mut lock(&ledger));
+    let told = reporter.deliver_result(execution_id, task.run_id, result.clone()).await;
+    lock(&ledger).executions[index].result = Some(told.into());
     if again {
-        let told = reporter.deliver_result(execution_id, task.run_id, result(&task)).await;
-        lock(&ledger).0[index].again = Some(told.into());
+        let told = reporter.deliver_result(execution_id, task.run_id, result).await;
+        lock(&ledger).executions[index].again = Some(told.into());
     }
 }
 
-fn result(task: &ExecutorTask) -> StepResult {
+fn result(task: &ExecutorTask, ledger: &mut Ledger) -> StepResult {
     let input = |name: &str| task.inputs.get(name).and_then(|value| value.read::<i64>().ok()).unwrap_or(0);
-    let value =
-        |value: i64| StepResult::ok([("value".to_owned(), Json::from(json!(value)))].into_iter().collect());
+    let ok = |outputs: &[(&str, Json)]| {
+        StepResult::ok(outputs.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
+    };
+    let value = |value: i64| ok(&[("value", Json::from(json!(value)))]);
     let failed = |retryable: bool| {
         let error = StepError::of(ErrorCode::StepFailed, "this node was told to fail");
         StepResult::failed(StepError { retryable: Some(retryable), ..error })
     };
+    let next = input("value") + 1;
     match task.node_type.as_str() {
         BROKEN => failed(false),
         FLAKY if task.attempt < FLAKY_UNTIL => failed(true),
+        MOODY if ledger.is_first(next, task.run_id) => failed(false),
+        UNTIL => ok(&[("value", Json::from(json!(next))), ("more", Json::from(json!(next % ENOUGH != 0)))]),
+        SECRET => {
+            let secret = task.inputs.get("secret").and_then(|secret| secret.read::<String>().ok());
+            value(input("value") + secret.and_then(|secret| secret.parse().ok()).unwrap_or(0))
+        }
         SUM => value(["a", "b", "c", "d"].map(input).iter().sum()),
-        _ => value(input("value") + 1),
+        _ => value(next),
     }
 }

@@ -9,22 +9,9 @@ mod neighbours;
 mod nest;
 mod plugins;
 mod start;
+mod trace;
 
 use std::time::Duration;
 
 /// What nothing takes: a hanging test fails instead.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Variables that configure us; a developer's own must not reach a test.
-const CONFIGURED: [&str; 10] = [
-    "API_",
-    "CONTROL_PLANE_",
-    "CONVEYOR_",
-    "DATABASE_",
-    "EXECUTOR_",
-    "FILE_",
-    "PLUGIN_",
-    "REDIS_",
-    "RUNTIME_",
-    "SECRET",
-];

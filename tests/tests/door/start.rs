@@ -1,10 +1,14 @@
 //! Starts that are not refused, and what is said about them.
 
-use crate::{CONFIGURED, PATIENCE};
+use crate::PATIENCE;
 use contract::Json;
 use serde_json::json;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use system_tests::{Servers, Solo, binary, deployment::CONTROL_PLANE_KEY, servers};
+use system_tests::{
+    Servers, Solo, binary,
+    deployment::{CONFIGURED, CONTROL_PLANE_KEY, SERVING},
+    servers,
+};
 use testkit::{Process, Program};
 use wire::{CallError, Client, ClientConfig};
 
@@ -76,7 +80,7 @@ async fn an_insecure_start_without_key_or_token_warns_every_time() {
     ] {
         for _ in 0..2 {
             let process = serve(service, &servers, &folder, &[("CONVEYOR_INSECURE_DEV", "true")]);
-            process.wait_for_line("listening", PATIENCE).await.unwrap();
+            process.wait_for_line(SERVING, PATIENCE).await.unwrap();
             let said = process.wait_for_line("insecure_dev", PATIENCE).await.unwrap();
             assert!(said.contains("WARN") && said.contains(variable), "{said}");
         }
@@ -115,7 +119,7 @@ async fn five_replicas_that_start_together_on_an_empty_database_all_listen() {
     let replicas: Vec<_> =
         folders.iter().map(|folder| serve("runtime-control-plane", &servers, folder, &key)).collect();
     for replica in replicas {
-        replica.wait_for_line("listening", PATIENCE).await.unwrap();
+        replica.wait_for_line(SERVING, PATIENCE).await.unwrap();
         assert!(replica.stop(PATIENCE).await.unwrap().success());
     }
 }
@@ -151,4 +155,22 @@ async fn every_refusal_is_counted_and_the_log_names_the_address_without_being_fl
     );
     let logged = solo.process.lines().iter().filter(|line| line.text.contains("access_refused")).count();
     assert!(logged < STRANGERS, "{logged} lines for {} refusals", 2 * STRANGERS);
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_allowed_is_refused_counted_and_logged_at_both_doors() {
+    let refused_here = [("PLUGIN_CONTROL_PLANE_ALLOW_CIDRS", "203.0.113.0/24")];
+    let solo = Solo::start(&binary("conveyor"), &refused_here).await;
+    let url = format!("http://127.0.0.1:{}/internal/steps/ack", solo.http_port);
+    let request = reqwest::Client::new().post(url).bearer_auth(CONTROL_PLANE_KEY).timeout(PATIENCE);
+    assert_eq!(request.send().await.unwrap().status(), 403);
+    let tcp = Client::new("127.0.0.1", solo.tcp_port, ClientConfig::default());
+    let body = Json::from(json!({"key": CONTROL_PLANE_KEY}));
+    assert!(tcp.request("plugin.executor.step_ack", &body, PATIENCE).await.is_err());
+    for (event, reason) in
+        [("access_refused", "forbidden_address"), ("connection_refused", "address_not_allowed")]
+    {
+        let said = solo.process.wait_for_line(reason, PATIENCE).await.unwrap();
+        assert!(said.contains(event) && said.contains("127.0.0.1"), "{said}");
+    }
 }

@@ -140,7 +140,12 @@ async fn an_error_branch_takes_the_fallback_and_tells_somebody() {
         let ended = run(&solo.platform, "error-branch.json", &rates(broken)).await;
         assert_eq!(*ended.finished(), json!({"rate": 90, "alertStatus": 202}));
     }
-    assert_eq!(site.asked().iter().filter(|asked| asked.target == "/duty").count(), 2);
+    let told: Vec<_> = site.asked().into_iter().filter(|asked| asked.target == "/duty").collect();
+    let reasons = ["(http_status)", "(unavailable)"];
+    assert_eq!(told.len(), reasons.len());
+    for (told, reason) in told.iter().zip(reasons) {
+        assert!(told.body.contains(reason), "{}", told.body);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

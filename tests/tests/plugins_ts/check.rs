@@ -74,6 +74,17 @@ async fn a_typescript_plugin_keeps_every_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_plugin_in_python_made_from_the_page_of_the_wire_keeps_every_rule() {
+    let Some(_) = examples() else { return };
+    let folder = system_tests::root().join("examples/plugins/python-minimal");
+    let plugin = Program::new("python3").arg("plugin.py").current_dir(folder);
+    let inputs = ["text=a b c", "pauseMs=500"];
+    let (code, said) = as_the_platform(plugin, "plugin.python-minimal.count", &inputs).await;
+    assert_eq!(code, Some(0), "{said:#}");
+    assert_eq!(rules(&said, "skipped"), [""; 0], "{said:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_plugin_is_checked_where_it_listens() {
     let Some(folder) = examples() else { return };
     let port = testkit::free_port().unwrap().to_string();

@@ -12,3 +12,4 @@ mod nodes;
 mod plugin;
 #[path = "../examples/site.rs"]
 mod site;
+mod tls;

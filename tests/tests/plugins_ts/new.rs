@@ -1,6 +1,6 @@
 //! `conveyor plugin new`, to a plugin that runs in the platform.
 
-use crate::plugin::{LIMIT, examples, process, run, spawn};
+use crate::plugin::{LIMIT, examples, of_platform, run, spawn};
 use serde_json::json;
 use std::{fs, os::unix::fs::symlink, path::Path};
 use system_tests::{Solo, binary, root};
@@ -45,9 +45,45 @@ async fn a_new_typescript_plugin_compiles_passes_its_test_and_runs() {
     let solo = Solo::start(&binary("conveyor"), &[]).await;
     let running = spawn(&solo, &plugin, "dist/src/main.js", &[]);
     running.wait_for_line("plugin_wire_outbound_manifest_ok", LIMIT).await.unwrap();
-    let greet = process("plugin.my-first.greet", &["name"], &json!({"times": "2"}), &["greeting"]);
-    let ended = run(&solo, &greet, &json!({"name": "Ада"})).await;
+    try_process(&solo, &plugin).await;
+}
+
+/// The process that came with a new plugin, run once.
+async fn try_process(solo: &Solo, plugin: &Path) {
+    let document = fs::read_to_string(plugin.join("process.json")).unwrap();
+    let ended = run(solo, &serde_json::from_str(&document).unwrap(), &json!({"name": "Ада"})).await;
     assert_eq!(*ended.finished(), json!({"greeting": "Hello, Ада! Hello, Ада!"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_rust_plugin_compiles_outside_the_workspace_passes_its_test_and_runs() {
+    // Compiling takes minutes: with all else that `make test` builds.
+    let Some(_) = examples() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let checkout = root().canonicalize().unwrap();
+    let sdk = checkout.to_str().unwrap();
+    let (code, said) = conveyor(folder.path(), &["my-outside", "--lang", "rust", "--sdk", sdk]).await;
+    assert_eq!(code, Some(0), "{said}");
+    let plugin = folder.path().join("my-outside");
+    // The versions and the artifacts that are here already: nothing is fetched, little is compiled.
+    fs::copy(checkout.join("Cargo.lock"), plugin.join("Cargo.lock")).unwrap();
+    let cargo = |command| {
+        Program::new(env!("CARGO"))
+            .args([command, "--offline", "--quiet"])
+            .args(["--config", r#"profile.dev.debug = "line-tables-only""#])
+            .args(["--config", r#"profile.dev.package."*".debug = false"#])
+            .env("CARGO_TARGET_DIR", checkout.join("target").to_str().unwrap())
+    };
+    for command in ["test", "build"] {
+        let process = cargo(command).current_dir(&plugin).spawn().unwrap();
+        let status = process.wait(LIMIT * 20).await.unwrap();
+        assert!(status.success(), "{}", process.text(Stream::Stderr));
+    }
+
+    let solo = Solo::start(&binary("conveyor"), &[]).await;
+    let running = of_platform(Program::new(binary("my-outside")), &solo, &[]).spawn().unwrap();
+    running.wait_for_line("plugin_wire_outbound_manifest_ok", LIMIT).await.unwrap();
+    try_process(&solo, &plugin).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -26,9 +26,12 @@ pub(crate) fn examples() -> Option<PathBuf> {
 
 /// Starts the plugin of this folder for the platform; `extra` variables win.
 pub(crate) fn spawn(solo: &Solo, folder: &Path, script: &str, extra: &[(&str, &str)]) -> Process {
-    Program::new("node")
-        .arg(script)
-        .current_dir(folder)
+    of_platform(Program::new("node").arg(script).current_dir(folder), solo, extra).spawn().unwrap()
+}
+
+/// A plugin's program for the platform; `extra` variables win.
+pub(crate) fn of_platform(program: Program, solo: &Solo, extra: &[(&str, &str)]) -> Program {
+    program
         .without_env(&["CONVEYOR_", "PLUGIN_", "RUNTIME_", "EXECUTOR_", "PORT", "DISABLE_"])
         .env("CONVEYOR_BIND", "127.0.0.1")
         .env("PLUGIN_TCP_PORT", "0")
@@ -38,8 +41,6 @@ pub(crate) fn spawn(solo: &Solo, folder: &Path, script: &str, extra: &[(&str, &s
         .env("RUNTIME_CONTROL_PLANE_TCP_PORT", solo.tcp_port.to_string())
         .env("PLUGIN_CONTROL_PLANE_KEY", CONTROL_PLANE_KEY)
         .envs(extra.iter().copied())
-        .spawn()
-        .unwrap()
 }
 
 /// Starts an example that publishes itself, and waits until it has.

@@ -129,6 +129,7 @@ const ROWS: &[Row] = &[
             ("body", Textarea),
             ("json", Keyvalue),
             ("base64", Textarea),
+            ("file", Keyvalue),
         ],
     },
 ];

@@ -9,7 +9,7 @@ use crate::{
         extract::{Asked, Caller, OfRun},
         problem::{Answer, ErrorBody, Problem},
         runs::{events_after, owned_run},
-        views::HistoryItem,
+        views::{HistoryItem, Moment},
     },
 };
 use axum::{
@@ -17,17 +17,27 @@ use axum::{
     http::HeaderMap,
     response::sse::{Event, KeepAlive, Sse},
 };
-use contract::{ErrorCode, RpcError};
+use contract::{ErrorCode, ExecutionId, Json, NodePath, RpcError};
 use futures::{Stream, stream};
 use queue::{Notice, Notices, Topic};
 use serde::{Deserialize, Serialize};
-use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
-use storage::{runs::RunRow, users::Principal};
+use std::{
+    collections::{HashMap, VecDeque},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
+use storage::{
+    runs::{RunRow, StepWord},
+    users::Principal,
+};
 use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 /// How often a run is looked at when no notice comes.
 const POLL: Duration = Duration::from_secs(2);
+/// Running steps of a run whose words are sent.
+const MAX_WORDS: u32 = 200;
 /// Events asked for at once.
 const PAGE: u32 = 200;
 
@@ -40,7 +50,9 @@ pub(crate) struct Since {
 /// The events of a run as server-sent events, from the beginning or from `after`.
 ///
 /// Each has the event's kind as its name, its sequence number as its id, and the same data as in the
-/// history. The last one is named `end` with `{status}`; `error` with the error object ends a stream
+/// history. Between them `progress` tells what a running step says of itself, `{nodePath, executionId,
+/// at?, progress?, message?}`: it has no id, is sent when it changed, and is not in the history. The
+/// last one is named `end` with `{status}`; `error` with the error object ends a stream
 /// that cannot go on: connect again with `Last-Event-ID`.
 #[utoipa::path(get, path = "/flow/{id}/runs/{runId}/events", tag = "runs",
     params(("id" = String, Path), ("runId" = String, Path), Since, ("Last-Event-ID" = Option<u64>, Header)),
@@ -63,8 +75,18 @@ pub(crate) async fn events(
     let notices = app.queue.subscribe(Topic::Runs).await.map_err(|error| {
         Problem::new(ErrorCode::Unavailable, format!("run notices cannot be subscribed to: {error}"))
     })?;
-    let feed =
-        Feed { app, caller, run, after, notices, ready: VecDeque::new(), ended: false, _permit: permit };
+    let feed = Feed {
+        app,
+        caller,
+        run,
+        after,
+        notices,
+        ready: VecDeque::new(),
+        words: VecDeque::new(),
+        said: HashMap::new(),
+        ended: false,
+        _permit: permit,
+    };
     Ok(Sse::new(stream::unfold(feed, Feed::next)).keep_alive(KeepAlive::default()))
 }
 
@@ -77,8 +99,41 @@ struct Feed {
     after: u64,
     notices: Notices,
     ready: VecDeque<HistoryItem>,
+    /// What running steps say of themselves, to be sent.
+    words: VecDeque<Word>,
+    /// What was sent of it last, by attempt.
+    said: HashMap<ExecutionId, Said>,
     ended: bool,
     _permit: OwnedSemaphorePermit,
+}
+
+/// Progress and message.
+type Said = (Option<Json>, Option<String>);
+
+/// What a running step says of itself.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Word {
+    node_path: NodePath,
+    execution_id: ExecutionId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<Json>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+}
+
+impl From<&StepWord> for Word {
+    fn from(word: &StepWord) -> Self {
+        Self {
+            node_path: word.node_path.clone(),
+            execution_id: word.execution_id,
+            at: word.heartbeat_at.map(Moment::from),
+            progress: word.progress.clone(),
+            message: word.message.clone(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -97,6 +152,9 @@ impl Feed {
             if let Some(item) = self.ready.pop_front() {
                 return Some(named(&item.kind, &item).id(item.sequence.to_string()));
             }
+            if let Some(word) = self.words.pop_front() {
+                return Some(named("progress", &word));
+            }
             if self.ended {
                 return None;
             }
@@ -109,7 +167,7 @@ impl Feed {
                     self.ended = true;
                     return Some(named("end", &End { status: row.status.as_str() }));
                 }
-                Ok(_) if self.ready.is_empty() => self.changed().await?,
+                Ok(_) if self.ready.is_empty() && self.words.is_empty() => self.changed().await?,
                 Ok(_) => {}
             }
         }
@@ -125,7 +183,24 @@ impl Feed {
             }
             self.ready.extend(page.events.into_iter().map(HistoryItem::from));
         }
+        if !row.status.is_terminal() {
+            self.listen().await?;
+        }
         Ok(row)
+    }
+
+    /// What running steps say of themselves and have not said before.
+    async fn listen(&mut self) -> Answer<()> {
+        let words = self.app.storage.runs().words(self.run.run_id, MAX_WORDS).await?;
+        let before = std::mem::take(&mut self.said);
+        for word in words {
+            let said = (word.progress.clone(), word.message.clone());
+            if before.get(&word.execution_id) != Some(&said) {
+                self.words.push_back(Word::from(&word));
+            }
+            self.said.insert(word.execution_id, said);
+        }
+        Ok(())
     }
 
     /// Waits until the run may have changed; `None` when the service stops.

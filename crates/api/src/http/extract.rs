@@ -79,7 +79,7 @@ impl OfRun {
     fn parse(process_id: &str, run_id: &str) -> Result<Self, Problem> {
         Ok(Self {
             process_id: process_id.parse().map_err(|_| Problem::not_found("process", process_id))?,
-            run_id: run_id.parse().map_err(|_| Problem::not_found("run", run_id))?,
+            run_id: run_id.parse().map_err(|_| Problem::no_run(run_id))?,
         })
     }
 }
@@ -102,7 +102,7 @@ impl<S: Send + Sync> FromRequestParts<S> for OfAnyRun {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let run_id: String = path(parts, state).await?;
-        run_id.parse().map(Self).map_err(|_| Problem::not_found("run", run_id))
+        run_id.parse().map(Self).map_err(|_| Problem::no_run(run_id))
     }
 }
 
@@ -235,6 +235,5 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rpc
 
 /// The caller's W3C trace context, when it has the right form.
 pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get("traceparent")?.to_str().ok()?;
-    (value.len() <= 128 && value.is_ascii()).then(|| value.to_owned())
+    contract::trace::traceparent(headers.get("traceparent")?.to_str().ok()?).map(str::to_owned)
 }

@@ -1,5 +1,9 @@
 //! `/plugins` and `/palette`: the catalogue, for people and the editor.
 
+pub(crate) mod operations;
+pub(crate) mod versions;
+mod views;
+
 use crate::{
     app::App,
     http::{
@@ -7,7 +11,6 @@ use crate::{
         extract::{Asked, Caller, Named},
         files::relay,
         problem::{Answer, ErrorBody, json},
-        views::{ChangedView, PluginFull, PluginHead, PluginPage},
     },
 };
 use axum::{
@@ -27,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use storage::users::Principal;
 use utoipa::{IntoParams, ToSchema};
+use views::{ChangedView, PluginFull, PluginHead, PluginPage};
 
 /// All plugins, with enablement as the caller sees it.
 #[utoipa::path(get, path = "/plugins", tag = "plugins",

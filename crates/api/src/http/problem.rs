@@ -36,6 +36,11 @@ impl Problem {
     pub(crate) fn not_found(what: &str, id: impl std::fmt::Display) -> Self {
         Self::new(ErrorCode::NotFound, format!("there is no {what} {id}"))
     }
+
+    /// There is no such run, or none any more.
+    pub(crate) fn no_run(id: impl std::fmt::Display) -> Self {
+        Self(contract::run::not_found(id))
+    }
 }
 
 impl From<RpcError> for Problem {

@@ -300,6 +300,18 @@ mod tests {
     }
 
     #[test]
+    fn a_malformed_schedule_is_refused_with_its_path() {
+        let trigger = json!({"type": "schedule", "cron": "every day", "timeZone": "Mars"});
+        let graph = json!({"settings": {"name": "x", "triggers": [trigger]}, "widgets": [], "edges": []});
+        let paths = |document: &Value| -> Vec<String> {
+            check(document).unwrap_err().into_iter().map(|fault| fault.path).collect()
+        };
+        assert_eq!(paths(&graph), ["$.settings.triggers[0].cron", "$.settings.triggers[0].timeZone"]);
+        let preset = json!({"metadata": {"name": "Preset"}, "diagrams": [graph]});
+        assert_eq!(paths(&preset)[0], "$.diagrams[0].settings.triggers[0].cron");
+    }
+
+    #[test]
     fn unknown_plugins_are_a_warning_and_named_for_use_checks() {
         let graph = json!({"widgets": [{"id": "a", "source": {"nodeType": "plugin.x.y"}}], "edges": []});
         let checked = check(&graph).unwrap();

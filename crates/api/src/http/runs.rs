@@ -162,7 +162,7 @@ pub(crate) async fn find(
     Caller(caller): Caller,
     OfAnyRun(run_id): OfAnyRun,
 ) -> Answer<Response> {
-    let row = app.storage.runs().get(run_id).await?.ok_or_else(|| Problem::not_found("run", run_id))?;
+    let row = app.storage.runs().get(run_id).await?.ok_or_else(|| Problem::no_run(run_id))?;
     let run = OfRun { process_id: row.process_id, run_id };
     Ok(json(StatusCode::OK, &RunFull::from(detail(&app, &caller, run).await?)))
 }
@@ -300,7 +300,7 @@ async fn detail(app: &App, caller: &Principal, run: OfRun) -> Answer<RunDetail> 
 pub(crate) async fn owned_run(app: &App, caller: &Principal, run: OfRun) -> Answer<RunRow> {
     let row = app.storage.runs().get(run.run_id).await?;
     row.filter(|row| row.workspace_id == caller.workspace_id && row.process_id == run.process_id)
-        .ok_or_else(|| Problem::not_found("run", run.run_id))
+        .ok_or_else(|| Problem::no_run(run.run_id))
 }
 
 /// A page of the run's events.

@@ -3,7 +3,6 @@
 
 use contract::{
     ExecutionId, Fault, Json, Millis,
-    catalogue::{Asset, PluginDetail, PluginSummary, PluginVersion},
     report::StepError,
     run::{
         HistoryEvent, NodeStatus, RunDetail, RunError, RunHistory, RunList, RunStatus, RunSummary, StepDetail,
@@ -233,10 +232,18 @@ pub(crate) struct Step {
     /// What a waiting step waits for, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<String>,
+    /// How far a running step is, from 0 to 1, as it last said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<f64>)]
+    progress: Option<Json>,
+    /// What a running step last said to people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
 }
 
 impl From<StepDetail> for Step {
     fn from(step: StepDetail) -> Self {
+        let (progress, message) = step.word.map(|word| (word.progress, word.message)).unzip();
         Self {
             node_path: step.node_path,
             node_id: step.node_id,
@@ -251,6 +258,8 @@ impl From<StepDetail> for Step {
             outputs: step.outputs,
             error: step.error,
             waits_for: step.waits_for,
+            progress: progress.flatten(),
+            message: message.flatten(),
         }
     }
 }
@@ -293,169 +302,6 @@ impl From<HistoryEvent> for HistoryItem {
     fn from(event: HistoryEvent) -> Self {
         Self { sequence: event.sequence, at: event.at.into(), kind: event.kind, event: event.event }
     }
-}
-
-/// A plugin.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PluginHead {
-    plugin_id: String,
-    label: String,
-    description: String,
-    publication_version: String,
-    #[schema(value_type = String)]
-    publication_id: contract::PublicationId,
-    #[schema(value_type = String)]
-    digest: contract::Digest,
-    published_at: Moment,
-    node_types: Vec<String>,
-    #[schema(value_type = Object)]
-    endpoint: contract::manifest::Endpoint,
-    health: PluginHealth,
-    enabled: bool,
-    quarantined: bool,
-    removed: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pinned_version: Option<String>,
-}
-
-/// A plugin's health.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PluginHealth {
-    /// `unknown`, `online` or `offline`.
-    #[schema(value_type = String)]
-    state: contract::catalogue::HealthState,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<Moment>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checked_at: Option<Moment>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
-}
-
-impl From<PluginSummary> for PluginHead {
-    fn from(plugin: PluginSummary) -> Self {
-        let health = plugin.health;
-        Self {
-            plugin_id: plugin.plugin_id,
-            label: plugin.label,
-            description: plugin.description,
-            publication_version: plugin.publication_version,
-            publication_id: plugin.publication_id,
-            digest: plugin.digest,
-            published_at: plugin.published_at.into(),
-            node_types: plugin.node_types,
-            endpoint: plugin.endpoint,
-            health: PluginHealth {
-                state: health.state,
-                since: health.since.map(Moment::from),
-                checked_at: health.checked_at.map(Moment::from),
-                last_error: health.last_error,
-            },
-            enabled: plugin.enabled,
-            quarantined: plugin.quarantined,
-            removed: plugin.removed,
-            pinned_version: plugin.pinned_version,
-        }
-    }
-}
-
-/// All plugins, sorted by id.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PluginPage {
-    pub(crate) plugins: Vec<PluginHead>,
-    /// Grows with every change of the catalogue.
-    pub(crate) revision: i64,
-}
-
-/// A plugin with what it published.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct PluginFull {
-    plugin: PluginHead,
-    #[schema(value_type = Object)]
-    manifest: contract::manifest::Manifest,
-    #[schema(value_type = Vec<Object>)]
-    items: Vec<contract::manifest::ExecutorItem>,
-    /// What the plugin's forms and widgets are made of.
-    assets: Vec<AssetView>,
-    versions: Vec<PluginVersionView>,
-}
-
-/// A static asset of a plugin.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct AssetView {
-    key: String,
-    media_type: String,
-    /// Bytes.
-    size: u64,
-    /// Where it is; what is there never changes.
-    path: String,
-}
-
-impl AssetView {
-    fn new(plugin_id: &str, version: &str, asset: Asset) -> Self {
-        let mut url = reqwest::Url::parse("http://api").ok();
-        if let Some(url) = &mut url {
-            if let Ok(mut path) = url.path_segments_mut() {
-                path.clear().extend(["plugins", plugin_id, "assets", &asset.key]);
-            }
-            let digest = asset.digest.to_string();
-            url.query_pairs_mut().append_pair("version", version).append_pair("digest", &digest);
-        }
-        let path = url.map(|url| format!("{}?{}", url.path(), url.query().unwrap_or_default()));
-        Self {
-            key: asset.key,
-            media_type: asset.media_type,
-            size: asset.size,
-            path: path.unwrap_or_default(),
-        }
-    }
-}
-
-/// A publication.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PluginVersionView {
-    publication_version: String,
-    #[schema(value_type = String)]
-    publication_id: contract::PublicationId,
-    #[schema(value_type = String)]
-    digest: contract::Digest,
-    published_at: Moment,
-    /// Since when nothing new uses it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    yanked_at: Option<Moment>,
-    /// `unsigned`, `signed` or `invalid`.
-    #[schema(value_type = String)]
-    signature: contract::signature::SignatureState,
-}
-
-impl PluginFull {
-    pub(crate) fn new(detail: PluginDetail, versions: Vec<PluginVersion>) -> Self {
-        let versions = versions.into_iter().map(|version| PluginVersionView {
-            publication_version: version.publication_version,
-            publication_id: version.publication_id,
-            digest: version.digest,
-            published_at: version.published_at.into(),
-            yanked_at: version.yanked_at.map(Into::into),
-            signature: version.signature,
-        });
-        let PluginDetail { plugin, manifest, items, assets } = detail;
-        let (plugin_id, version) = (&plugin.plugin_id, &manifest.publication_version);
-        let assets = assets.into_iter().map(|asset| AssetView::new(plugin_id, version, asset)).collect();
-        Self { plugin: plugin.into(), manifest, items, assets, versions: versions.collect() }
-    }
-}
-
-/// Answer to a change of the catalogue.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ChangedView {
-    /// False when it was so before.
-    pub(crate) changed: bool,
-    /// The catalogue's revision afterwards.
-    pub(crate) revision: i64,
 }
 
 /// A secret, without its value.

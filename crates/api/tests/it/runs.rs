@@ -172,7 +172,7 @@ async fn a_run_of_another_process_or_workspace_is_not_found() {
         for rest in ["", "/result", "/history", "/events"] {
             assert_eq!(
                 world.get(&format!("{path}{rest}")).await.refusal(),
-                (404, "not_found".to_owned()),
+                (404, "run_not_found".to_owned()),
                 "{path}{rest}"
             );
         }
@@ -231,7 +231,7 @@ async fn runs_are_found_without_their_process_but_only_in_the_callers_workspace(
     let asked = world.engine.asked_once(pattern::RUNTIME_RUN_LIST.name);
     assert_eq!((&asked["processId"], &asked["workspaceId"]), (&Value::Null, &json!("default")));
     for unknown in [run_id().to_string(), "x".to_owned()] {
-        assert_eq!(world.get(&format!("/runs/{unknown}")).await.refusal(), (404, "not_found".to_owned()));
+        assert_eq!(world.get(&format!("/runs/{unknown}")).await.refusal(), (404, "run_not_found".to_owned()));
     }
     let stored = Stored::new(&world).await;
     let summary = json!({"id": stored.run, "processId": stored.process, "status": "running", "createdAt": 1, "updatedAt": 1});

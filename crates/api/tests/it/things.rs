@@ -85,6 +85,72 @@ async fn plugins_are_listed_shown_and_changed_in_the_callers_workspace() {
 }
 
 #[tokio::test]
+async fn versions_are_published_listed_compared_pinned_and_yanked() {
+    let world = World::new().await;
+    let version = json!({"publicationVersion": "1.2.0", "publicationId": "01890000-0000-7000-8000-000000000000",
+        "digest": "a".repeat(64), "publishedAt": 0, "yankedAt": 1, "signature": "signed", "signedBy": "release"});
+    world.plugins.answer(pattern::PLUGIN_VERSIONS.name, json!({"versions": [version]}));
+    let listed = world.get("/plugins/text-tools/versions").await.json();
+    assert_eq!(listed["versions"][0]["yankedAt"], "1970-01-01T00:00:00.001Z");
+    assert_eq!(listed["versions"][0]["signedBy"], "release");
+    for (path, pattern, asked_version) in [
+        ("pin?version=1.2.0", pattern::PLUGIN_PIN.name, json!("1.2.0")),
+        ("unpin", pattern::PLUGIN_UNPIN.name, Value::Null),
+        ("yank?version=1.2.0", pattern::PLUGIN_YANK.name, json!("1.2.0")),
+        ("unyank?version=1.2.0", pattern::PLUGIN_UNYANK.name, json!("1.2.0")),
+        ("quarantine", pattern::PLUGIN_QUARANTINE.name, Value::Null),
+        ("release", pattern::PLUGIN_RELEASE.name, Value::Null),
+    ] {
+        world.plugins.answer(pattern, json!({"changed": true, "revision": 8}));
+        let answered = world.post(&format!("/plugins/text-tools/{path}"), "").await;
+        assert_eq!(answered.json(), json!({"changed": true, "revision": 8}), "{path}");
+        let asked = world.plugins.asked_once(pattern);
+        assert_eq!((&asked["pluginId"], &asked["workspaceId"]), (&json!("text-tools"), &json!("default")));
+        assert_eq!(asked["publicationVersion"], asked_version, "{path}");
+    }
+    let limit = pattern::PLUGIN_LIMIT.name;
+    world.plugins.answer(limit, json!({"changed": true, "revision": 9}));
+    assert_eq!(world.post("/plugins/text-tools/limit?attempts=2", "").await.status, StatusCode::OK);
+    assert_eq!(world.plugins.asked_once(limit)["maxAttempts"], 2);
+    let unnamed = world.post("/plugins/text-tools/pin", "").await;
+    assert_eq!(unnamed.refusal(), (400, "invalid_request".to_owned()));
+    let diff = json!({"breaking": false, "changes": []});
+    world.plugins.answer(pattern::PLUGIN_DIFF.name, diff.clone());
+    assert_eq!(world.get("/plugins/text-tools/diff?from=1&to=2").await.json(), diff);
+    let asked = world.plugins.asked_once(pattern::PLUGIN_DIFF.name);
+    assert_eq!((&asked["from"], &asked["to"]), (&json!("1"), &json!("2")));
+    let reply = json!({"ok": true, "status": "committed", "pluginId": "text-tools", "publicationVersion": "1.2.0",
+        "publicationId": "01890000-0000-7000-8000-000000000000", "digest": "a".repeat(64), "warnings": []});
+    world.plugins.answer(pattern::PLUGIN_PUBLISH.name, reply.clone());
+    let body = json!({"pluginId": "text-tools", "from": {"host": "10.0.0.7", "port": 4100}});
+    assert_eq!(world.post("/plugins", body.to_string()).await.json(), reply);
+    let asked = world.plugins.asked_once(pattern::PLUGIN_PUBLISH.name);
+    assert_eq!((&asked["pluginId"], &asked["from"]), (&body["pluginId"], &body["from"]));
+}
+
+#[tokio::test]
+async fn health_and_the_verdicts_of_policy_are_shown() {
+    let world = World::new().await;
+    let health = json!({"plugins": [{"pluginId": "text-tools", "endpoint": {"host": "h", "port": 1},
+        "health": {"state": "offline", "since": 0, "lastError": "refused", "failures": 3, "successes": 0},
+        "history": [{"at": 0, "state": "offline", "reason": "refused"}]}], "revision": 7});
+    world.plugins.answer(pattern::PLUGIN_HEALTH.name, health);
+    let all = world.get("/plugin-health").await.json();
+    assert_eq!((&all["revision"], all["plugins"].as_array().unwrap().len()), (&json!(7), 1));
+    let one = world.get("/plugins/text-tools/health").await.json();
+    assert_eq!(one, all["plugins"][0]);
+    assert_eq!(one["history"][0]["at"], "1970-01-01T00:00:00.000Z");
+    assert_eq!(world.get("/plugins/other/health").await.refusal(), (404, "plugin_unknown".to_owned()));
+    let decision = json!({"allowed": true, "verdicts": [{"rule": "plugin_known", "passed": true}],
+        "subject": "text-tools@1", "signature": "unsigned"});
+    world.plugins.answer(pattern::PLUGIN_EXPLAIN.name, decision.clone());
+    let path = "/explain?nodeType=plugin.text-tools.count&userId=anna";
+    assert_eq!(world.get(path).await.json(), decision);
+    let asked = world.plugins.asked_once(pattern::PLUGIN_EXPLAIN.name);
+    assert_eq!((&asked["userId"], &asked["workspaceId"]), (&json!("anna"), &json!("default")));
+}
+
+#[tokio::test]
 async fn an_asset_is_streamed_with_its_type_and_cannot_run_as_this_origin() {
     let world = World::new().await;
     let asset = json!({"key": "form", "fileId": "f/../9", "mediaType": "application/javascript", "size": 3, "digest": "a".repeat(64)});

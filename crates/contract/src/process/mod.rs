@@ -5,6 +5,7 @@ mod import;
 mod path;
 mod ports;
 mod reach;
+mod triggers;
 mod validate;
 
 pub use import::import;

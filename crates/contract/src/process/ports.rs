@@ -17,7 +17,7 @@ pub(super) fn always(node_type: &str) -> &'static [&'static str] {
 /// The outputs that a built-in node has when its widget lists none.
 pub(super) fn unlisted(node_type: &str) -> &'static [&'static str] {
     match node_type {
-        builtin::HTTP_REQUEST => &["status", "ok", "headers", "body", "json", "base64"],
+        builtin::HTTP_REQUEST => &["status", "ok", "headers", "body", "json", "base64", "file"],
         builtin::TEMPLATE => &["text"],
         _ => &[],
     }

@@ -1,6 +1,6 @@
 //! Validation that names every fault of a diagram at once (protocol section 7).
 
-use super::{Edge, Process, Widget, json_setting, parse_path, ports, reach::Drawing};
+use super::{Edge, OnError, Process, Widget, json_setting, parse_path, ports, reach::Drawing};
 use crate::{Fault, Warning, builtin, check::Checker, json::read_tree, param::Param};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -84,6 +84,7 @@ impl Validation<'_> {
             for name in ["timeoutMs", "maxConcurrentRuns"] {
                 self.above_zero(settings.get(name), format!("{path}.settings.{name}"));
             }
+            self.schedules(settings.get("triggers"), &format!("{path}.settings.triggers"));
         }
         let start = self.check.faults.len();
         let widgets = self.widgets(object, path);
@@ -171,6 +172,9 @@ impl Validation<'_> {
         let fields = || widget.config.iter().map(|field| field.name.clone());
         let node_type = widget.source.node_type.as_str();
         names.extend(ports::always(node_type).iter().map(|name| (*name).to_owned()));
+        if widget.execution.as_ref().is_some_and(|execution| execution.on_error == Some(OnError::Continue)) {
+            names.push("error".to_owned());
+        }
         if widget.outputs.is_none() {
             names.extend(ports::unlisted(node_type).iter().map(|name| (*name).to_owned()));
         }

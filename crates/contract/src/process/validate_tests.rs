@@ -346,3 +346,26 @@ fn faults_name_the_label_of_their_node() {
         "{found:?}"
     );
 }
+
+#[test]
+fn a_schedule_that_cannot_fire_is_refused_with_its_path_also_when_it_is_only_saved() {
+    let document = json!({
+        "settings": {"name": "x", "triggers": [
+            {"type": "webhook", "cron": "anything"},
+            {"type": "schedule", "cron": "0 9 * * MON-FRI", "timeZone": "Europe/Riga"},
+            {"type": "schedule", "cron": "every day"},
+            {"type": "schedule", "cron": "0 0 31 4 *"},
+            {"type": "schedule", "cron": "* * * * *", "timeZone": "Europe/Atlantis"},
+        ]},
+        "widgets": [],
+        "edges": []
+    });
+    let expected = [
+        ("$.settings.triggers[2].cron", "invalid_cron"),
+        ("$.settings.triggers[3].cron", "never_fires"),
+        ("$.settings.triggers[4].timeZone", "unknown_time_zone"),
+    ]
+    .map(|(path, code)| (path.to_owned(), code.to_owned()));
+    assert_eq!(faults(&document, Strictness::Run), expected);
+    assert_eq!(faults(&document, Strictness::Save), expected);
+}

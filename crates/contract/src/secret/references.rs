@@ -47,19 +47,34 @@ impl References {
     /// # Errors
     /// `secret_missing` with the first secret that does not exist.
     pub fn substitute(&self, task: &mut Task, resolved: &ResolvedSecrets) -> Result<(), StepError> {
-        for (input, place) in &self.places {
-            let Some(Some(value)) = resolved.values.get(*place) else {
-                let name = self.names.get(*place).map_or("", String::as_str);
-                let text = format!(
-                    "the secret {name:?} of the input {input:?} does not exist in workspace {:?}; create it there",
-                    task.workspace_id
-                );
-                return Err(StepError::of(ErrorCode::SecretMissing, text));
-            };
+        for (input, value) in self.values(&task.workspace_id, resolved)? {
             // A string always serialises.
-            task.inputs.insert(input.clone(), Json::of(value).unwrap_or_default());
+            task.inputs.insert(input.to_owned(), Json::of(value).unwrap_or_default());
         }
         Ok(())
+    }
+
+    /// Each input that refers to a secret, with its value; the other inputs stay as they are.
+    ///
+    /// # Errors
+    /// `secret_missing` with the first secret that does not exist.
+    pub fn values<'v>(
+        &'v self,
+        workspace_id: &str,
+        resolved: &'v ResolvedSecrets,
+    ) -> Result<Vec<(&'v str, &'v str)>, StepError> {
+        let value = |(input, place): &'v (String, usize)| match resolved.values.get(*place) {
+            Some(Some(value)) => Ok((input.as_str(), value.as_str())),
+            _ => {
+                let name = self.names.get(*place).map_or("", String::as_str);
+                let text = format!(
+                    "the secret {name:?} of the input {input:?} does not exist in workspace {workspace_id:?}; \
+                     create it there"
+                );
+                Err(StepError::of(ErrorCode::SecretMissing, text))
+            }
+        };
+        self.places.iter().map(value).collect()
     }
 }
 

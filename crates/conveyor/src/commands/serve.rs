@@ -21,6 +21,9 @@ pub(super) async fn serve(args: Serve) -> Result<(), Failure> {
     for listening in &platform.listening {
         tracing::info!(event = "listening", service = listening.service.as_str(), door = listening.door, address = %listening.address, "listening");
     }
+    // The one line for whoever waits for the start: some services have several doors, some none.
+    let names: Vec<_> = services.iter().map(|service| service.as_str()).collect();
+    tracing::info!(event = "serving", services = names.join(","), "serving");
     until_told(platform, told).await
 }
 

@@ -159,7 +159,13 @@ impl Binding {
             plugin_manager.file_service_url.clone_from(&url);
         }
         if let Some(control_plane) = &mut self.plan.control_plane {
-            control_plane.file_service_url.clone_from(&url);
+            control_plane.files.url.clone_from(&url);
+        }
+        if let Some(engine) = &mut self.plan.engine {
+            engine.files.url.clone_from(&url);
+        }
+        if let Some(executor) = &mut self.plan.executor {
+            executor.files.url.clone_from(&url);
         }
         if let Some(api) = &mut self.plan.api {
             api.file_service_url = url;
@@ -169,9 +175,11 @@ impl Binding {
 
     async fn plugin_manager(&mut self) -> anyhow::Result<()> {
         let Some(settings) = self.plan.plugin_manager.take() else { return Ok(()) };
+        let is_https = settings.health_tls.is_some();
         let service =
             plugin_manager::Service::bind(settings, self.shared.storage()?, self.shared.queue()?).await?;
         self.listen_all(ServiceName::PluginManager, service.addresses());
+        self.speaks_https(ServiceName::PluginManager, "health", is_https);
         self.run(ServiceName::PluginManager, |stop| async move { Ok(service.run(stop).await?) });
         let address = self.find(ServiceName::PluginManager, "tcp");
         if let (Some(api), Some(address)) = (&mut self.plan.api, address) {
@@ -182,10 +190,12 @@ impl Binding {
 
     async fn control_plane(&mut self) -> anyhow::Result<()> {
         let Some(settings) = self.plan.control_plane.take() else { return Ok(()) };
+        let is_https = settings.http_tls.is_some();
         let service =
             runtime_control_plane::Service::bind(settings, self.shared.storage()?, self.shared.queue()?)
                 .await?;
         self.listen_all(ServiceName::RuntimeControlPlane, service.addresses());
+        self.speaks_https(ServiceName::RuntimeControlPlane, "http", is_https);
         self.run(
             ServiceName::RuntimeControlPlane,
             |stop| async move { Ok(Box::pin(service.run(stop)).await?) },
@@ -209,8 +219,10 @@ impl Binding {
 
     async fn api(&mut self) -> anyhow::Result<()> {
         let Some(settings) = self.plan.api.take() else { return Ok(()) };
+        let is_https = settings.tls.is_some();
         let service = api::Service::bind(settings, self.shared.storage()?, self.shared.queue()?).await?;
         self.listen_all(ServiceName::Api, service.addresses());
+        self.speaks_https(ServiceName::Api, "http", is_https);
         self.run(ServiceName::Api, |stop| async move { Ok(service.run(stop).await?) });
         Ok(())
     }
@@ -225,7 +237,7 @@ impl Binding {
     }
 
     fn listens(&mut self, service: ServiceName, door: &'static str, address: SocketAddr) -> Listening {
-        let listening = Listening { service, door, address };
+        let listening = Listening { service, door, address, is_https: false };
         self.listening.push(listening);
         listening
     }
@@ -239,6 +251,14 @@ impl Binding {
         let all: Vec<_> =
             addresses.into_iter().map(|(door, address)| self.listens(service, door, address)).collect();
         all.first().copied()
+    }
+
+    /// Notes what an HTTP listener speaks.
+    fn speaks_https(&mut self, service: ServiceName, door: &str, is_https: bool) {
+        let found = self.listening.iter_mut().find(|one| one.service == service && one.door == door);
+        if let Some(listening) = found {
+            listening.is_https = is_https;
+        }
     }
 
     fn find(&self, service: ServiceName, door: &str) -> Option<Listening> {

@@ -13,6 +13,8 @@ pub(crate) struct Listening {
     pub(crate) door: &'static str,
     /// As it was bound.
     pub(crate) address: SocketAddr,
+    /// Does it speak HTTPS?
+    pub(crate) is_https: bool,
 }
 
 impl Listening {
@@ -34,7 +36,8 @@ impl Listening {
 
     /// The base URL of an HTTP listener.
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.reachable())
+        let scheme = if self.is_https { "https" } else { "http" };
+        format!("{scheme}://{}", self.reachable())
     }
 }
 
@@ -48,9 +51,11 @@ mod tests {
             service: ServiceName::Api,
             door: "http",
             address: address.parse().unwrap(),
+            is_https: false,
         };
         assert_eq!(listening("0.0.0.0:1").url(), "http://127.0.0.1:1");
         assert_eq!(listening("[::]:1").url(), "http://[::1]:1");
+        assert_eq!(Listening { is_https: true, ..listening("[::]:1") }.url(), "https://[::1]:1");
         assert_eq!(listening("10.0.0.1:1").endpoint().host, "10.0.0.1");
     }
 }

@@ -1,12 +1,13 @@
 //! A running platform, as commands reach it: over its HTTP API, like any other user.
 
 mod events;
+mod files;
 mod names;
 mod shown;
 mod watch;
 
-pub(crate) use names::waiting_step;
-pub(crate) use shown::{moment, took};
+pub(crate) use names::{step_with_outputs, waiting_step};
+pub(crate) use shown::{moment, said, took};
 pub(crate) use watch::{end, watch};
 
 use crate::{
@@ -32,7 +33,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 #[derive(Args, Debug)]
 #[allow(clippy::doc_markdown, reason = "help text is no markdown")]
 pub(crate) struct Place {
-    /// The platform's API [default: CONVEYOR_URL, else http://127.0.0.1:8080]
+    /// The platform's API [default: CONVEYOR_URL, else http://127.0.0.1:8080]; for HTTPS with an authority of
+    /// your own set CONVEYOR_API_CA_FILE
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// A file that holds the API's token [default: CONVEYOR_API_TOKEN]
@@ -64,6 +66,7 @@ impl Platform {
         let mut reader = Reader::new(&Environment);
         let url = reader.text("CONVEYOR_URL", DEFAULT_URL, "The platform's API.");
         let token = reader.secret("CONVEYOR_API_TOKEN", "The API's token.");
+        let ca = Client::read_authorities(&mut reader);
         let folder = reader.text("CONVEYOR_DATA_DIR", "./data", "The data folder.");
         reader.finish().map_err(Failure::invalid)?;
         let url = place.url.clone().unwrap_or(url);
@@ -87,7 +90,7 @@ impl Platform {
             // A platform may ask for none; what it says without one names the ways to give it.
             (None, None, None) => of_folder(Path::new(&folder))?,
         };
-        Ok(Self { client: Client::new(url.clone(), token)?, url, json: place.json })
+        Ok(Self { client: Client::new(url.clone(), token, ca.as_ref())?, url, json: place.json })
     }
 
     /// Reads what is at a path of the API.

@@ -6,7 +6,8 @@ use crate::{
     document::printable,
     failure::Failure,
 };
-use contract::{ErrorCode, ProcessId, RpcError, RunId, run::NodeStatus};
+use contract::{ErrorCode, Json, ProcessId, RpcError, RunId, run::NodeStatus};
+use indexmap::IndexMap;
 
 /// Names that a message lists at most.
 const LISTED: usize = 10;
@@ -50,6 +51,43 @@ fn by_name(processes: &[ImportedProcess], name: &str) -> Result<ProcessId, RpcEr
                 "{} processes have the name {name:?}; say which by its id: {}",
                 several.len(),
                 list(several.iter().map(|process| process.id.to_string()))
+            ),
+        )),
+    }
+}
+
+/// The path and outputs of the step that is meant by a path, a widget's id or a label, among those that
+/// have outputs.
+///
+/// # Errors
+/// That there is none, or several.
+pub(crate) fn step_with_outputs<'r>(
+    run: &'r RunFull,
+    meant: &str,
+) -> Result<(&'r str, &'r IndexMap<String, Json>), RpcError> {
+    let have = run.steps.iter().filter_map(|step| Some((step, step.outputs.as_ref()?)));
+    let is_meant = |step: &Step| {
+        step.node_path == meant || step.label == meant || step.node_path.rsplit('/').next() == Some(meant)
+    };
+    let found: Vec<_> = have.clone().filter(|(step, _)| is_meant(step)).collect();
+    let named = |step: &Step| format!("{:?} ({})", step.label, step.node_path);
+    let exact = found.iter().find(|(step, _)| step.node_path == meant);
+    match (exact, found.as_slice()) {
+        (Some((step, outputs)), _) | (None, [(step, outputs)]) => Ok((&step.node_path, outputs)),
+        (None, []) => Err(RpcError::new(
+            ErrorCode::NotFound,
+            format!(
+                "no step {meant:?} of run {} shows outputs; there are: {}",
+                run.run.id,
+                list(have.map(|(step, _)| named(step)))
+            ),
+        )),
+        (None, several) => Err(RpcError::new(
+            ErrorCode::InvalidRequest,
+            format!(
+                "{} steps are called {meant:?}; say which by its path: {}",
+                several.len(),
+                list(several.iter().map(|(step, _)| named(step)))
             ),
         )),
     }

@@ -19,6 +19,12 @@ pub(crate) fn took(from: Option<&str>, to: Option<&str>) -> String {
     }
 }
 
+/// What a running step says of itself: how far it is (0 to 1) and a message.
+pub(crate) fn said(progress: Option<f64>, message: Option<&str>) -> String {
+    let percent = progress.map(|part| format!("{:.0} %", part * 100.0));
+    percent.into_iter().chain(message.map(str::to_owned)).collect::<Vec<_>>().join("  ")
+}
+
 fn span(time: Duration) -> String {
     let ms = time.whole_milliseconds().max(0);
     match ms {

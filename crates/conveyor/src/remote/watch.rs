@@ -3,7 +3,7 @@
 use super::{
     Platform,
     events::{Event, Parser},
-    took,
+    said, took,
 };
 use crate::{
     client::{CallFailure, Outcome, RunFull},
@@ -183,6 +183,9 @@ impl Lines {
 
     /// The line of an event; `None` for what nobody watches for, and for kinds of newer engines.
     fn line(&mut self, event: &Event, run_id: RunId) -> Option<String> {
+        if event.name == "progress" {
+            return self.word(event);
+        }
         let item: Item = serde_json::from_str(&event.data).ok()?;
         let data = &item.event;
         let text = |key: &str| data.get(key).and_then(Value::as_str);
@@ -208,6 +211,10 @@ impl Lines {
             }
             "step_finished" | "step_evaluated" | "step_elapsed" => format!("✓ {name}{spent}"),
             "step_kept" => format!("✓ {name}  kept of the run that is repeated"),
+            "iteration_kept" => {
+                let index = data.get("index").and_then(Value::as_u64)?;
+                format!("✓ {name}  iteration {index} kept of the run that is repeated")
+            }
             "step_failed" => {
                 let again = data.get("willRetry").and_then(Value::as_bool).unwrap_or(false);
                 let again = if again { "; it is tried again" } else { "" };
@@ -231,6 +238,22 @@ impl Lines {
             _ => return None,
         };
         Some(format!("{} {said}", clock(&item.at)))
+    }
+
+    /// The line of what a running step says of itself.
+    fn word(&self, event: &Event) -> Option<String> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Word {
+            node_path: String,
+            at: Option<String>,
+            progress: Option<f64>,
+            message: Option<String>,
+        }
+        let word: Word = serde_json::from_str(&event.data).ok()?;
+        let at = word.at.as_deref().map(clock).unwrap_or_default();
+        let said = said(word.progress, word.message.as_deref());
+        Some(format!("{at} … {}  {said}", self.name(&word.node_path)))
     }
 
     /// The label, with the path where the label alone does not tell which iteration is meant.
@@ -296,6 +319,22 @@ mod tests {
                 "14:44:04 ✓ Письмо (l[2]/a)  1000 ms",
             ]
         );
+    }
+
+    #[test]
+    fn what_running_steps_say_of_themselves_is_told() {
+        let at = "2026-11-30T14:44:00.500Z";
+        let mut lines = Lines::default();
+        let mut line = |data: Value| {
+            let event = Event { id: None, name: "progress".into(), data: data.to_string() };
+            lines.line(&event, RunId(uuid::Uuid::nil()))
+        };
+        let half = line(
+            json!({"nodePath": "a", "executionId": "x", "at": at, "progress": 0.5, "message": "стр. 3"}),
+        );
+        assert_eq!(half.as_deref(), Some("14:44:00 … a  50 %  стр. 3"));
+        let only_text = line(json!({"nodePath": "a", "at": at, "message": "начал"}));
+        assert_eq!(only_text.as_deref(), Some("14:44:00 … a  начал"));
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn every_command_explains_itself_with_an_example() {
         &["plugin", "health"],
         &["plugin", "quarantine"],
         &["plugin", "release"],
+        &["plugin", "limit"],
         &["docs"],
     ] {
         let said = conveyor(&[command, &["--help"]].concat(), &[]);

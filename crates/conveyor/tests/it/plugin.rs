@@ -148,6 +148,10 @@ async fn the_catalogue_is_worked_with_from_the_command_line() {
     up.done(&["quarantine", "echo"]);
     assert_eq!(up.plugin(&["explain", "plugin.echo"]).code, Some(1));
     up.done(&["release", "echo"]);
+    assert!(up.done(&["limit", "echo", "2"]).contains("gets 2 tasks at once at most"));
+    assert!(up.done(&["show", "echo"]).contains("2 at most"));
+    assert!(up.done(&["limit", "echo", "--off"]).contains("as many tasks at once as there are"));
+    assert_eq!(up.plugin(&["limit", "echo"]).code, Some(2));
     let versions = up.done(&["versions", "echo"]);
     let order: Vec<_> = versions.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(order, ["VERSION", "2.0.0", "1.0.0"]);

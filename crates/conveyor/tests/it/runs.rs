@@ -98,7 +98,7 @@ async fn a_canceled_run_is_exit_code_1_for_who_watches_it() {
     let watched = platform.said(&["runs", "watch", &run, "--json"]);
     assert_eq!((watched.code, &watched.json()["status"]), (Some(1), &json!("canceled")));
     let unknown = platform.said(&["runs", "show", "0197c3a1-3333-7000-8000-000000000000"]);
-    assert!(unknown.code == Some(1) && unknown.err.contains("not_found"), "{}", unknown.err);
+    assert!(unknown.code == Some(1) && unknown.err.contains("run_not_found"), "{}", unknown.err);
 }
 
 /// An API whose first stream of events breaks off. Returns its URL and what it was asked.

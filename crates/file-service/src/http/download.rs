@@ -32,9 +32,19 @@ pub(super) async fn download(
     let id = file_id(&id)?;
     let row =
         files.0.storage.blobs().get(&id.to_string()).await?.ok_or_else(|| not_found(&id.to_string()))?;
+    send(&files, id, &row, &asking).await
+}
+
+/// Sends a file, or the part of it that is asked for.
+pub(super) async fn send(
+    files: &Files,
+    id: Uuid,
+    row: &BlobRow,
+    asking: &HeaderMap,
+) -> Result<Response, HttpError> {
     let tag = format!("\"{}\"", row.digest);
     let sent = |name: HeaderName| asking.get(name).and_then(|value| value.to_str().ok());
-    let mut told = described(&row, &tag);
+    let mut told = described(row, &tag);
     if sent(header::IF_NONE_MATCH).is_some_and(|tags| is_named(tags, &tag)) {
         return Ok((StatusCode::NOT_MODIFIED, told).into_response());
     }
@@ -53,7 +63,7 @@ pub(super) async fn download(
         }
     };
     set(&mut told, header::CONTENT_LENGTH, &length.to_string());
-    let body = bytes(&files, id, first, length).await.map_err(|error| unreadable(id, &error))?;
+    let body = bytes(files, id, first, length).await.map_err(|error| unreadable(id, &error))?;
     Ok((status, told, body).into_response())
 }
 

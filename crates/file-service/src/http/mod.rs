@@ -3,6 +3,7 @@
 mod download;
 mod error;
 mod range;
+mod run_files;
 mod upload;
 
 use crate::disk::Disk;
@@ -66,6 +67,8 @@ pub(crate) async fn serve(listener: HttpListener, files: Files, stop: Cancellati
 fn router(files: Files) -> Router {
     Router::new()
         .route("/internal/files", post(upload::upload))
+        .route("/internal/runs/{runId}/files", post(run_files::upload))
+        .route("/internal/runs/{runId}/files/{id}", get(run_files::download))
         .route("/internal/files/{id}", delete(remove))
         .route("/files/{id}", get(download::download))
         .layer(DefaultBodyLimit::disable())

@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::Body,
     extract::{Query, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
 };
 use contract::{Digest, ErrorCode, RpcError, catalogue::DEFAULT_WORKSPACE};
 use futures::StreamExt;
@@ -38,6 +38,19 @@ pub(super) struct Stored {
     media_type: String,
 }
 
+/// What is said of a file beside its bytes.
+pub(super) struct Described {
+    name: String,
+    workspace_id: String,
+    media_type: String,
+}
+
+impl Stored {
+    pub(super) fn of(id: Uuid, row: BlobRow) -> Self {
+        Self { file_id: id, size: row.size, digest: row.digest, media_type: row.media_type }
+    }
+}
+
 /// Stores the body as a new file.
 pub(super) async fn upload(
     State(files): State<Files>,
@@ -45,40 +58,58 @@ pub(super) async fn upload(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Stored>), HttpError> {
-    let Ok(_room) = files.0.uploads.try_acquire() else {
-        return Err(refused(ErrorCode::Overloaded, "too many uploads are under way; come back later"));
-    };
-    let name = text("name", named.name, "file")?;
-    let workspace_id = text("workspaceId", named.workspace_id, DEFAULT_WORKSPACE)?;
-    let sent_type =
-        headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let media_type = text("Content-Type", sent_type, "application/octet-stream")?;
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-    files.check_size(announced.unwrap_or(0))?;
-
-    let draft = files.receive(body).await?;
+    let (described, draft) = files.accept(named, &headers, body).await?;
     let id = Uuid::now_v7();
-    let Written { size, digest } =
-        files.0.disk.keep(draft, id).await.map_err(|error| HttpError::disk("stored", &error))?;
-    let row = BlobRow {
-        file_id: id.to_string(),
-        workspace_id,
-        name,
-        media_type,
-        size,
-        digest,
-        created_at: files.0.storage.now().await?,
-    };
+    let row = files.keep(id, described, draft).await?;
     if let Err(error) = files.0.storage.blobs().put(&row).await {
         // Bytes without an entry are only lost room, should this fail too.
         let _ = files.0.disk.remove(id).await;
         return Err(error.into());
     }
-    tracing::info!(event = "file_stored", file_id = %id, workspace_id = row.workspace_id, size_bytes = size, "file stored");
-    Ok((StatusCode::CREATED, Json(Stored { file_id: id, size, digest, media_type: row.media_type })))
+    tracing::info!(event = "file_stored", file_id = %id, workspace_id = row.workspace_id, size_bytes = row.size, "file stored");
+    Ok((StatusCode::CREATED, Json(Stored::of(id, row))))
 }
 
 impl Files {
+    /// Takes the bytes of an upload.
+    pub(super) async fn accept(
+        &self,
+        named: Named,
+        headers: &HeaderMap,
+        body: Body,
+    ) -> Result<(Described, Draft), HttpError> {
+        let Ok(_room) = self.0.uploads.try_acquire() else {
+            return Err(refused(ErrorCode::Overloaded, "too many uploads are under way; come back later"));
+        };
+        let sent = |header| headers.get(header).and_then(|value: &HeaderValue| value.to_str().ok());
+        let described = Described {
+            name: text("name", named.name, "file")?,
+            workspace_id: text("workspaceId", named.workspace_id, DEFAULT_WORKSPACE)?,
+            media_type: text(
+                "Content-Type",
+                sent(header::CONTENT_TYPE).map(str::to_owned),
+                "application/octet-stream",
+            )?,
+        };
+        let announced = sent(header::CONTENT_LENGTH).and_then(|text| text.parse().ok());
+        self.check_size(announced.unwrap_or(0))?;
+        Ok((described, self.receive(body).await?))
+    }
+
+    /// Makes the draft the file of this id. Its entry is still to be stored.
+    pub(super) async fn keep(
+        &self,
+        id: Uuid,
+        described: Described,
+        draft: Draft,
+    ) -> Result<BlobRow, HttpError> {
+        let Written { size, digest } =
+            self.0.disk.keep(draft, id).await.map_err(|error| HttpError::disk("stored", &error))?;
+        let Described { name, workspace_id, media_type } = described;
+        let created_at = self.0.storage.now().await?;
+        Ok(BlobRow { file_id: id.to_string(), workspace_id, name, media_type, size, digest, created_at })
+    }
+
     async fn receive(&self, body: Body) -> Result<Draft, HttpError> {
         let mut draft = self.0.disk.draft().await.map_err(|error| HttpError::disk("stored", &error))?;
         let mut chunks = body.into_data_stream();

@@ -156,14 +156,15 @@ impl Door {
     /// Read from the database and not from the snapshot, which counts of probes do not renew.
     pub(super) async fn health(&self, request: &PluginListRequest) -> Result<PluginHealthList, RpcError> {
         let catalogue = self.storage.catalogue();
-        let snapshot = catalogue.snapshot().await.map_err(|error| error.to_rpc())?;
+        let snapshot = self.view.fresh().await?;
+        let mut newest = catalogue.health().await.map_err(|error| error.to_rpc())?;
         let mut history = catalogue.health_history().await.map_err(|error| error.to_rpc())?;
         let shown =
             snapshot.plugins.values().filter(|row| request.include_removed || row.removed_at.is_none());
-        let health = |row: &PluginRow| PluginHealth {
+        let health = |row: &Arc<PluginRow>| PluginHealth {
             plugin_id: row.plugin_id.clone(),
             endpoint: row.endpoint.clone(),
-            health: row.health.clone(),
+            health: newest.remove(&row.plugin_id).unwrap_or_default(),
             history: history.remove(&row.plugin_id).unwrap_or_default(),
         };
         Ok(PluginHealthList { plugins: shown.map(health).collect(), revision: snapshot.revision })
@@ -192,7 +193,7 @@ impl Door {
 }
 
 pub(super) fn known<'s>(snapshot: &'s Arc<Snapshot>, plugin_id: &str) -> Result<&'s PluginRow, RpcError> {
-    snapshot.plugins.get(plugin_id).ok_or_else(|| unknown(plugin_id))
+    snapshot.plugin(plugin_id).ok_or_else(|| unknown(plugin_id))
 }
 
 fn unknown(plugin_id: &str) -> RpcError {

@@ -43,6 +43,7 @@ enum Call {
     Unyank,
     Quarantine,
     Release,
+    Limit,
     Diff,
     PublishFor,
     Asset,
@@ -51,7 +52,7 @@ enum Call {
 }
 
 /// The door's patterns; their aliases stand in `contract::pattern`.
-const TABLE: [(Pattern, Call); 19] = [
+const TABLE: [(Pattern, Call); 20] = [
     (pattern::MANIFEST_REQUEST_V2, Call::Publish),
     (pattern::MANIFEST_REQUEST, Call::HandOut),
     (pattern::PLUGIN_LIST, Call::List),
@@ -66,6 +67,7 @@ const TABLE: [(Pattern, Call); 19] = [
     (pattern::PLUGIN_UNYANK, Call::Unyank),
     (pattern::PLUGIN_QUARANTINE, Call::Quarantine),
     (pattern::PLUGIN_RELEASE, Call::Release),
+    (pattern::PLUGIN_LIMIT, Call::Limit),
     (pattern::PLUGIN_DIFF, Call::Diff),
     (pattern::PLUGIN_PUBLISH, Call::PublishFor),
     (pattern::PLUGIN_ASSET, Call::Asset),
@@ -131,6 +133,7 @@ impl Door {
             Call::Unyank => write(&self.set_yanked(&read(data)?, false).await?),
             Call::Quarantine => write(&self.set_quarantined(&read(data)?, true).await?),
             Call::Release => write(&self.set_quarantined(&read(data)?, false).await?),
+            Call::Limit => write(&self.limit(&read(data)?).await?),
             Call::Diff => write(&self.diff(&read(data)?).await?),
             Call::PublishFor => self.publish_for(read(data)?, presented).await,
             Call::Asset => write(&self.asset(&read(data)?).await?),

@@ -95,6 +95,27 @@ impl Door {
         Ok(changed)
     }
 
+    /// Limits how many attempts of a plugin are under way at once, or lifts that. What was dispatched
+    /// finishes.
+    pub(super) async fn limit(&self, request: &PluginRef) -> Result<Changed, RpcError> {
+        if request.max_attempts == Some(0) {
+            let message = "maxAttempts must be at least 1; to keep all tasks from a plugin, quarantine it";
+            return Err(RpcError::new(ErrorCode::InvalidRequest, message));
+        }
+        let snapshot = self.view.fresh().await?;
+        let row = known(&snapshot, &request.plugin_id)?;
+        let change = self.storage.catalogue().set_max_attempts(&row.plugin_id, request.max_attempts).await;
+        let changed = self.changed(change).await?;
+        tracing::info!(
+            event = "plugin_limited",
+            plugin_id = row.plugin_id,
+            max_attempts = request.max_attempts,
+            changed = changed.changed,
+            "the limit of a plugin was set"
+        );
+        Ok(changed)
+    }
+
     /// What changed between two versions.
     pub(super) async fn diff(&self, request: &DiffRequest) -> Result<PluginDiff, RpcError> {
         let snapshot = self.view.fresh().await?;

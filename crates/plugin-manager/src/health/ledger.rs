@@ -72,8 +72,7 @@ impl Ledger {
     ) -> Result<(), storage::Error> {
         let now = self.storage.now().await?;
         let mut counted = self.counted.lock().await;
-        let stored =
-            self.view.current().plugins.get(plugin_id).map(|row| row.health.clone()).unwrap_or_default();
+        let stored = self.view.current().plugin(plugin_id).map(|row| row.health.clone()).unwrap_or_default();
         let before = machine::current(counted.get(plugin_id), &stored);
         let (from, health) = (before.state, next(before, now));
         let change = self.storage.catalogue().record_health(plugin_id, &health).await?;

@@ -8,7 +8,7 @@ use queue::Queue;
 use std::{
     collections::HashMap,
     sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use storage::catalogue::Snapshot;
 use tokio::{
@@ -68,13 +68,14 @@ impl Sweep {
     pub(crate) async fn run(self, stop: CancellationToken) {
         let mut changes = self.view.subscribe();
         let mut slots = Slots::default();
+        let clock = SteadyClock::start();
         let mut probes = JoinSet::new();
         let mut beat = tokio::time::interval(LEASE_BEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leads = false;
         loop {
-            let next = slots.update(&self.view.current(), now(), self.interval);
-            let due = sleep_until(next);
+            let next = slots.update(&self.view.current(), clock.now(), self.interval);
+            let due = clock.sleep_until(next);
             tokio::select! {
                 () = stop.cancelled() => break,
                 _ = beat.tick() => leads = self.lead(leads).await,
@@ -84,7 +85,7 @@ impl Sweep {
                     slots.probing.retain(|_, probe| *probe != task);
                 }
                 () = due => {
-                    for plugin_id in slots.take_due(now(), self.interval) {
+                    for plugin_id in slots.take_due(clock.now(), self.interval) {
                         if leads && !slots.probing.contains_key(&plugin_id) {
                             let probe = self.start(&mut probes, plugin_id.clone());
                             slots.probing.insert(plugin_id, probe);
@@ -130,8 +131,7 @@ impl Sweep {
             // Closed never: nobody closes the semaphore.
             let _place = in_flight.acquire().await;
             // Looked up now: the plugin may have moved or been removed since its slot came.
-            let plugin =
-                view.current().plugins.get(&plugin_id).map(|row| (row.endpoint.clone(), row.removed_at));
+            let plugin = view.current().plugin(&plugin_id).map(|row| (row.endpoint.clone(), row.removed_at));
             if let Some((endpoint, None)) = plugin {
                 let outcome = probe::probe(&endpoint, timeout, tls).await;
                 ledger.probed(&plugin_id, &outcome).await;
@@ -152,7 +152,7 @@ impl Slots {
     /// Follows the catalogue and tells the earliest slot.
     fn update(&mut self, snapshot: &Snapshot, now: Millis, interval: Duration) -> Option<Millis> {
         let live =
-            |plugin_id: &String| snapshot.plugins.get(plugin_id).is_some_and(|row| row.removed_at.is_none());
+            |plugin_id: &String| snapshot.plugin(plugin_id).is_some_and(|row| row.removed_at.is_none());
         self.next.retain(|plugin_id, _| live(plugin_id));
         for plugin_id in snapshot.plugins.keys().filter(|plugin_id| live(plugin_id)) {
             if !self.next.contains_key(plugin_id) {
@@ -177,18 +177,31 @@ impl Slots {
     }
 }
 
-/// Wall time: slots are the same on every replica as far as their clocks agree, and nothing else
-/// depends on it.
-fn now() -> Millis {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+/// This machine's wall clock as it was at the start, carried on by the monotonic one: a step of the wall
+/// clock leaves no plugin without a probe until the old time comes again. Slots are the same on every
+/// replica as far as their clocks agreed, and nothing else depends on it.
+#[derive(Debug)]
+struct SteadyClock {
+    started: Instant,
+    time: Millis,
 }
 
-/// Waits for a slot; for ever when there is none.
-async fn sleep_until(slot: Option<Millis>) {
-    match slot {
-        Some(slot) => tokio::time::sleep(slot.since(now())).await,
-        None => std::future::pending().await,
+impl SteadyClock {
+    fn start() -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), time: Millis(0).plus(since_epoch) }
+    }
+
+    fn now(&self) -> Millis {
+        self.time.plus(self.started.elapsed())
+    }
+
+    /// Waits for a slot; for ever when there is none.
+    async fn sleep_until(&self, slot: Option<Millis>) {
+        match slot {
+            Some(slot) => tokio::time::sleep(slot.since(self.now())).await,
+            None => std::future::pending().await,
+        }
     }
 }
 

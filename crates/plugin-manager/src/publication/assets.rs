@@ -1,7 +1,7 @@
 //! Static assets: fetched from the plugin at publication, kept in file-service, so that the UI
 //! does not depend on the plugin being up (protocol section 3).
 
-use super::reach::Reach;
+use super::reach::AssetReach;
 use crate::{
     error::Error,
     settings::{AssetLimits, Settings},
@@ -74,8 +74,8 @@ fn builder(limits: AssetLimits) -> reqwest::ClientBuilder {
         .timeout(limits.timeout)
 }
 
-fn reach(limits: AssetLimits) -> Reach {
-    Reach { allow_private: limits.allow_private }
+fn reach(limits: AssetLimits) -> AssetReach {
+    AssetReach::new(limits.allow_private)
 }
 
 impl Assets {

@@ -33,6 +33,7 @@ async fn every_call_wants_the_token() {
         "plugin.unyank",
         "plugin.quarantine",
         "plugin.release",
+        "plugin.limit",
         "plugin.diff",
         "plugin.publish",
         "plugin.asset",

@@ -51,12 +51,45 @@ async fn metrics_count_calls_by_pattern_and_outcome() {
 }
 
 #[tokio::test]
+async fn what_the_health_port_refuses_is_counted_by_reason() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let mut stranger = tokio::net::TcpStream::connect(service.health).await.unwrap();
+    stranger.write_all(b"no HTTP at all\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    // The answer's end: by then the refusal is counted.
+    let _ = stranger.read_to_end(&mut answer).await;
+    let (_, text) = service.get("/metrics", None).await;
+    let refused: u64 = text
+        .lines()
+        .filter(|line| line.starts_with("conveyor_plugin_manager_connections_refused_total{door=\"health\""))
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(refused, 1, "{text}");
+}
+
+#[tokio::test]
+async fn every_metric_of_the_page_is_in_the_manual() {
+    let manual = include_str!("../../../../docs/metrics.md");
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let (_, text) = service.get("/metrics", None).await;
+    let shown: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert!(shown.len() >= 8, "{text}");
+    for name in &shown {
+        assert!(manual.contains(&format!("| `{name}` |")), "docs/metrics.md does not know {name}");
+    }
+}
+
+#[tokio::test]
 async fn an_address_outside_the_allowlist_is_turned_away() {
     let house = House::new().await;
     let service = house.start(|settings| settings.allow = "10.0.0.0/8".parse().unwrap()).await;
     assert!(service.raw("plugin.list", json!({})).await.is_err());
     assert_eq!(
-        service.metric("conveyor_plugin_manager_refused_total{reason=\"address_not_allowed\"}").await,
+        service.metric("conveyor_plugin_manager_connections_refused_total{door=\"tcp\",reason=\"address_not_allowed\"}").await,
         1
     );
     assert_eq!(service.tcp.ip(), service.health.ip());

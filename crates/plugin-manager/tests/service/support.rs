@@ -88,6 +88,7 @@ pub(crate) fn settings() -> Settings {
         ingress_token_previous: Some(PREVIOUS.into()),
         allow: AllowList::everyone(),
         tls: None,
+        health_tls: None,
         plugin_tls: None,
         max_frame_bytes: 16 * 1024 * 1024,
         executor_pull_timeout: Duration::from_millis(500),

@@ -77,6 +77,26 @@ async fn a_quarantined_plugin_gets_no_tasks_until_it_is_released() {
     );
 }
 
+#[tokio::test]
+async fn a_limit_of_attempts_is_set_shown_and_lifted() {
+    let house = House::new().await;
+    let (service, _plugin) = two_versions(&house).await;
+    let limit = async |most: Value| {
+        service.ask("plugin.limit", json!({"pluginId": "echo", "maxAttempts": most})).await
+    };
+    let shown =
+        async || service.ask("plugin.list", json!({})).await.unwrap()["plugins"][0]["maxAttempts"].clone();
+    assert_eq!(shown().await, Value::Null);
+    assert_eq!(limit(json!(2)).await.unwrap()["changed"], true);
+    assert_eq!(limit(json!(2)).await.unwrap()["changed"], false);
+    assert_eq!(shown().await, json!(2));
+    assert_eq!(code(limit(json!(0)).await), ErrorCode::InvalidRequest);
+    assert_eq!(limit(Value::Null).await.unwrap()["changed"], true);
+    assert_eq!(shown().await, Value::Null);
+    let unknown = service.ask("plugin.limit", json!({"pluginId": "nope", "maxAttempts": 2})).await;
+    assert_eq!(code(unknown), ErrorCode::PluginUnknown);
+}
+
 /// A plugin whose only node has these inputs.
 fn with_inputs(inputs: &Value) -> Plugin {
     Plugin::answering(json!({"items": [{"nodeType": ECHO, "inputs": inputs, "outputs": []}]}))
@@ -105,20 +125,31 @@ async fn a_diff_tells_what_changed_and_what_breaks() {
     assert_eq!(code(diff("1", "9").await), ErrorCode::PublicationMissing);
 }
 
-#[tokio::test]
-async fn a_version_that_breaks_a_process_is_published_with_a_warning_that_names_it() {
-    let house = House::new().await;
-    let service = house.start(|_| ()).await;
+/// A stored process in the workspace, with one node `w` that gives the input `text` a value.
+async fn process(house: &House, workspace: &str, name: &str) -> ProcessId {
     let process_id = ProcessId(uuid::Uuid::now_v7());
+    let document = json!({
+        "widgets": [{"id": "w", "label": "Echo it", "source": {"nodeType": ECHO},
+                     "config": [{"name": "text", "value": "hello"}]}],
+        "edges": [],
+    });
     let draft = storage::processes::ProcessDraft {
-        name: "Monthly report".into(),
-        document: Json::null(),
+        name: name.into(),
+        document: Json::from(document),
         node_types: vec![ECHO.into()],
     };
-    house.storage.processes().create(process_id, "default", &draft, Millis(1)).await.unwrap();
-    let before = with_inputs(&json!([{"name": "text"}]));
+    house.storage.processes().create(process_id, workspace, &draft, Millis(1)).await.unwrap();
+    process_id
+}
+
+#[tokio::test]
+async fn a_version_that_breaks_a_process_is_published_with_a_warning_that_names_process_and_node() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let process_id = process(&house, "default", "Monthly report").await;
+    let before = with_inputs(&json!([{"name": "text"}, {"name": "unused"}]));
     service.publish(before.manifest("echo", "1.0.0", &[ECHO])).await.unwrap();
-    let fits = with_inputs(&json!([{"name": "text"}, {"name": "more"}]));
+    let fits = with_inputs(&json!([{"name": "text"}, {"name": "unused"}, {"name": "more"}]));
     let reply = service.publish(fits.manifest("echo", "1.1.0", &[ECHO])).await.unwrap();
     assert_eq!(reply["warnings"], json!([]));
     let breaks = with_inputs(&json!([{"name": "more"}]));
@@ -127,9 +158,36 @@ async fn a_version_that_breaks_a_process_is_published_with_a_warning_that_names_
     let warning = &reply["warnings"][0];
     assert_eq!((&warning["path"], &warning["code"]), (&json!("$.executors[0]"), &json!("breaks_processes")));
     let message = warning["message"].as_str().unwrap();
-    for named in ["Monthly report", &process_id.to_string(), "\"text\"", "1.1.0"] {
+    for named in ["Monthly report", &process_id.to_string(), "\"Echo it\" (w)", "\"text\"", "1.1.0"] {
         assert!(message.contains(named), "{message}");
     }
+    assert!(!message.contains("\"unused\""), "nobody uses that input: {message}");
+}
+
+#[tokio::test]
+async fn a_version_warns_about_no_process_that_does_not_use_what_it_removes() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    process(&house, "default", "Monthly report").await;
+    let before = with_inputs(&json!([{"name": "text"}, {"name": "unused"}]));
+    service.publish(before.manifest("echo", "1.0.0", &[ECHO])).await.unwrap();
+    let without = with_inputs(&json!([{"name": "text"}]));
+    let reply = service.publish(without.manifest("echo", "2.0.0", &[ECHO])).await.unwrap();
+    assert_eq!((&reply["status"], &reply["warnings"]), (&json!("committed"), &json!([])));
+}
+
+#[tokio::test]
+async fn a_version_warns_about_no_process_of_a_workspace_that_is_pinned() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    process(&house, "careful", "Monthly report").await;
+    let before = with_inputs(&json!([{"name": "text"}]));
+    service.publish(before.manifest("echo", "1.0.0", &[ECHO])).await.unwrap();
+    let pin = json!({"pluginId": "echo", "workspaceId": "careful", "publicationVersion": "1.0.0"});
+    service.ask("plugin.pin", pin).await.unwrap();
+    let breaks = with_inputs(&json!([]));
+    let reply = service.publish(breaks.manifest("echo", "2.0.0", &[ECHO])).await.unwrap();
+    assert_eq!((&reply["status"], &reply["warnings"]), (&json!("committed"), &json!([])));
 }
 
 #[tokio::test]

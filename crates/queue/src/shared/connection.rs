@@ -10,6 +10,7 @@ use redis::cluster_async::ClusterConnection;
 use redis::{Client, Cmd, ErrorKind, Pipeline, RedisError, RedisFuture, RedisResult, RetryMethod, Value};
 use secrecy::{ExposeSecret, SecretString};
 
+use super::keys::Keys;
 use crate::Error;
 
 /// How long to wait for a connection.
@@ -38,6 +39,22 @@ impl RedisSettings {
     /// A single server with the prefix `conveyor`.
     pub fn new(url: SecretString) -> Self {
         Self { url, cluster: false, prefix: "conveyor".to_owned() }
+    }
+
+    /// Judges the URL, before anybody is connected to.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] with the form that it must have; never a part of the URL.
+    pub fn check(&self) -> Result<(), Error> {
+        self.clients().map(drop)
+    }
+
+    /// Judges a prefix.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] with the form that it must have.
+    pub fn check_prefix(prefix: &str) -> Result<(), Error> {
+        Keys::new(prefix).map(drop)
     }
 
     /// Clients for the addresses of the URL.

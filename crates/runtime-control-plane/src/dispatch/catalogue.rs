@@ -4,13 +4,10 @@
 use contract::Millis;
 use queue::Notices;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use storage::{Storage, catalogue::Snapshot};
+use storage::{Clock, Storage, catalogue::Snapshot};
 use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -24,17 +21,16 @@ pub(crate) struct CatalogueCache {
     current: watch::Sender<Option<Arc<Snapshot>>>,
     /// When the last successful refresh began: whoever asked before it needs no other.
     refreshed: Mutex<Option<Instant>>,
-    /// Database clock minus ours, milliseconds.
-    clock_offset: AtomicI64,
+    clock: Clock,
 }
 
 impl CatalogueCache {
     pub(crate) fn new(storage: Storage) -> Self {
         Self {
+            clock: Clock::new(storage.clone()),
             storage,
             current: watch::Sender::new(None),
             refreshed: Mutex::new(None),
-            clock_offset: AtomicI64::new(0),
         }
     }
 
@@ -51,7 +47,7 @@ impl CatalogueCache {
 
     /// The time by the database's clock, as of the last look at it.
     pub(super) fn now(&self) -> Millis {
-        Millis(system_millis().saturating_add(self.clock_offset.load(Ordering::Relaxed)))
+        self.clock.now()
     }
 
     /// A snapshot no older than this call. Callers at the same time share one query, and the
@@ -67,16 +63,19 @@ impl CatalogueCache {
         }
         let began = Instant::now();
         let catalogue = self.storage.catalogue();
-        let revision = catalogue.revision().await?;
-        let snapshot = match current {
-            Some(current) if current.revision == revision => current,
-            _ => {
-                let snapshot = Arc::new(catalogue.snapshot().await?);
-                tracing::debug!(event = "catalogue_loaded", revision = snapshot.revision, "catalogue loaded");
-                self.current.send_replace(Some(Arc::clone(&snapshot)));
-                snapshot
-            }
+        let newer = match &current {
+            None => catalogue.snapshot().await?,
+            Some(known) => match catalogue.renewed(known).await? {
+                Some(newer) => newer,
+                None => {
+                    *refreshed = Some(began);
+                    return Ok(Arc::clone(known));
+                }
+            },
         };
+        tracing::debug!(event = "catalogue_loaded", revision = newer.revision, "catalogue loaded");
+        let snapshot = Arc::new(newer);
+        self.current.send_replace(Some(Arc::clone(&snapshot)));
         *refreshed = Some(began);
         Ok(snapshot)
     }
@@ -85,7 +84,7 @@ impl CatalogueCache {
     pub(crate) async fn follow(&self, mut notices: Notices, stop: CancellationToken) {
         loop {
             let fresh = async {
-                self.look_at_clock().await?;
+                self.clock.refresh().await?;
                 self.refresh().await
             };
             match stop.run_until_cancelled(fresh).await {
@@ -104,19 +103,4 @@ impl CatalogueCache {
             }
         }
     }
-
-    async fn look_at_clock(&self) -> Result<(), storage::Error> {
-        let theirs = self.storage.now().await?;
-        self.clock_offset.store(theirs.0.saturating_sub(system_millis()), Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-fn system_millis() -> i64 {
-    // Before 1970 and after the year 292 million the clock counts as 1970.
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .ok()
-        .and_then(|since| i64::try_from(since.as_millis()).ok())
-        .unwrap_or(0)
 }

@@ -1,6 +1,11 @@
 //! The delivery of one task, and what may come of it (protocol section 3, "Task").
 
-use super::{Attempt, Dispatcher, endpoints::Peer, prepare::Prepared, window::Slot};
+use super::{
+    Attempt, Dispatcher,
+    endpoints::Peer,
+    prepare::{Body, Prepared},
+    window::Slot,
+};
 use crate::{reports::Door, retry};
 use contract::{
     ErrorCode, Json,
@@ -10,6 +15,7 @@ use contract::{
         DispatchOutcome, Dispatched, ReportBody, ReportKind, ReportOutcome, StepError, StepReport,
         StepResult, read_report, reply_is_result,
     },
+    trace,
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, future::Future, sync::Arc};
@@ -92,7 +98,7 @@ impl Dispatcher {
         self: &Arc<Self>,
         attempt: &Attempt,
         peer: &Peer,
-        body: Json,
+        body: Body,
         until: Instant,
         slot: Slot,
     ) {
@@ -198,6 +204,7 @@ impl Dispatcher {
             run_id = %attempt.run_id,
             execution_id = %attempt.execution_id,
             node_type = attempt.node_type,
+            trace_id = attempt.traceparent.as_deref().and_then(trace::trace_id),
             outcome = name,
             code,
             "dispatch ended"

@@ -8,6 +8,7 @@
 mod catalogue;
 mod deliver;
 mod endpoints;
+mod places;
 mod prepare;
 mod window;
 
@@ -24,7 +25,9 @@ use crate::{
 };
 use contract::{ExecutionId, Json, RunId, report::ReportOutcome, task::Task};
 use endpoints::Endpoints;
+use places::Places;
 use queue::{Lane, Queue};
+use run_files::RunFiles;
 use std::{sync::Arc, time::Duration};
 use storage::Storage;
 use tokio::{
@@ -42,6 +45,9 @@ const TAKE_WAIT: Duration = Duration::from_secs(5);
 
 /// What a claim runs longer than the delivery deadline: the time to tell the engine how it ended.
 const CLAIM_GRACE: Duration = Duration::from_secs(5);
+
+/// What a task adds to its inputs, bytes.
+const TASK_ENVELOPE_BYTES: usize = 64 * 1024;
 
 /// Claims of one statement, and statements at once.
 const CLAIMS: BatchLimits = BatchLimits { items: 256, bytes: usize::MAX, pipelined: 2, waiting: 1024 };
@@ -66,10 +72,14 @@ pub(crate) struct Dispatcher {
     catalogue: Arc<CatalogueCache>,
     default_enabled: bool,
     secrets: Arc<Secrets>,
+    files: RunFiles,
+    /// The most bytes of a task's inputs.
+    inputs_bytes: usize,
     endpoints: Endpoints,
     reports: Arc<Reports>,
     claims: Batcher<ExecutionId, bool>,
     outcomes: Batcher<Json, ReportOutcome>,
+    places: Places,
     listeners: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     delivery_timeout: Duration,
@@ -84,6 +94,7 @@ struct Attempt {
     execution_id: ExecutionId,
     node_type: String,
     timeout: Duration,
+    traceparent: Option<String>,
 }
 
 /// What the dispatcher works with and shares with the rest of the service.
@@ -91,6 +102,7 @@ struct Attempt {
 pub(crate) struct Parts {
     pub(crate) catalogue: Arc<CatalogueCache>,
     pub(crate) secrets: Arc<Secrets>,
+    pub(crate) files: RunFiles,
     pub(crate) engine: Arc<Engine>,
     pub(crate) reports: Arc<Reports>,
     pub(crate) metrics: Arc<Metrics>,
@@ -98,8 +110,9 @@ pub(crate) struct Parts {
 
 impl Dispatcher {
     pub(crate) fn new(settings: &Settings, storage: &Storage, parts: Parts, stops: DispatchStops) -> Self {
-        let Parts { catalogue, secrets, engine, reports, metrics } = parts;
+        let Parts { catalogue, secrets, files, engine, reports, metrics } = parts;
         let limits = settings.dispatch.clone();
+        let claim_for = settings.delivery_timeout.saturating_add(CLAIM_GRACE);
         let config = ClientConfig {
             max_frame_bytes: settings.max_frame_bytes,
             // The window and the listeners are the bound.
@@ -111,10 +124,13 @@ impl Dispatcher {
             catalogue,
             default_enabled: settings.plugins_default == PluginsDefault::Enabled,
             secrets,
+            files,
+            inputs_bytes: settings.max_frame_bytes.saturating_sub(TASK_ENVELOPE_BYTES),
             endpoints: Endpoints::new(config),
             reports,
             outcomes: outcomes(engine, settings.max_frame_bytes),
-            claims: claims(storage, settings.delivery_timeout.saturating_add(CLAIM_GRACE)),
+            claims: claims(storage, claim_for),
+            places: Places::new(storage, claim_for, &limits),
             listeners: Arc::new(Semaphore::new(limits.listening.min(Semaphore::MAX_PERMITS))),
             metrics,
             delivery_timeout: settings.delivery_timeout,
@@ -126,9 +142,12 @@ impl Dispatcher {
     /// Dispatches until told to stop; returns when nothing is under way any more.
     pub(crate) async fn run(self, queue: &Queue) {
         let (window, admitted) = Window::new(self.limits.clone(), Arc::clone(&self.metrics));
+        let shown = Arc::downgrade(&window);
+        self.metrics.export_windows(move || shown.upgrade().map(|window| window.loads()).unwrap_or_default());
         let dispatcher = Arc::new(self);
         let deliveries = TaskTracker::new();
         let starting = tokio::spawn(Arc::clone(&dispatcher).start_admitted(admitted, deliveries.clone()));
+        let waiting = tokio::spawn(Arc::clone(&dispatcher).serve_waiting(queue.clone(), Arc::clone(&window)));
         let taking = dispatcher.stops.taking.clone();
         // Before the catalogue is known no endpoint has a window.
         if taking.run_until_cancelled(dispatcher.catalogue.loaded()).await.is_some() {
@@ -140,6 +159,8 @@ impl Dispatcher {
         deliveries.close();
         deliveries.wait().await;
         starting.abort();
+        waiting.abort();
+        give_back(queue, dispatcher.places.close()).await;
     }
 
     /// Takes tasks as long as there is room for them.
@@ -190,6 +211,7 @@ impl Dispatcher {
         }
         for (task, bytes) in tasks {
             let execution_id = task.execution_id;
+            let Some(task) = self.behind_others(task, bytes) else { continue };
             if window.admit(self.target(&task), task, bytes) == Admission::Full {
                 self.metrics.dispatch("backlog_full", "");
                 tracing::debug!(
@@ -218,19 +240,13 @@ impl Dispatcher {
     /// Dispatches one task.
     async fn dispatch(self: &Arc<Self>, Admitted { task, slot }: Admitted) {
         let until = Instant::now() + self.delivery_timeout;
-        match self.claims.submit(task.execution_id, 1).await {
-            Some(true) => {}
-            granted => {
-                let why = if granted.is_some() { "not_granted" } else { "claim_failed" };
-                self.metrics.dispatch(why, "");
-                return;
-            }
-        }
+        let Some((task, slot)) = self.claimed(task, slot).await else { return };
         let attempt = Attempt {
             run_id: task.run_id,
             execution_id: task.execution_id,
             node_type: task.node_type.clone(),
             timeout: Duration::from_millis(task.timeout_ms),
+            traceparent: task.traceparent.clone(),
         };
         match self.prepare(task).await {
             Ok(prepared) => self.deliver(&attempt, prepared, until, slot).await,

@@ -1,21 +1,89 @@
-//! From a task on the lane to what its plugin gets: policy, endpoint, secrets.
+//! From a task on the lane to what its plugin gets: policy, endpoint, values from files, secrets.
 
 use super::Dispatcher;
 use contract::{
-    ErrorCode, Json,
+    ErrorCode, Json, Millis,
     manifest::Endpoint,
     policy::{self, Decision},
     report::{Dispatched, StepError},
     task::{ExecutorTask, Task},
 };
-use std::time::Duration;
+use indexmap::IndexMap;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+use std::{collections::HashMap, time::Duration};
 use storage::catalogue::Snapshot;
+use wire::{Payload, SecretJson};
 
-/// What is to be delivered, and where. The body may hold secrets: it is never logged.
+/// What is to be delivered, and where.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) endpoint: Endpoint,
-    pub(super) body: Json,
+    pub(super) body: Body,
+}
+
+/// The task as its plugin gets it. It is never logged; where secrets are in it, it is wiped.
+#[derive(Debug)]
+pub(super) enum Body {
+    Plain(Json),
+    Secret(SecretJson),
+}
+
+impl<'b> From<&'b Body> for Payload<'b> {
+    fn from(body: &'b Body) -> Self {
+        match body {
+            Body::Plain(json) => json.into(),
+            Body::Secret(json) => json.into(),
+        }
+    }
+}
+
+/// Inputs with secrets in the place of the references, on their way into the body.
+struct Inputs<'i> {
+    given: &'i IndexMap<String, Json>,
+    secrets: HashMap<&'i str, &'i str>,
+}
+
+impl Serialize for Inputs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut inputs = serializer.serialize_map(Some(self.given.len()))?;
+        for (name, value) in self.given {
+            match self.secrets.get(name.as_str()) {
+                Some(secret) => inputs.serialize_entry(name, secret)?,
+                None => inputs.serialize_entry(name, value)?,
+            }
+        }
+        inputs.end()
+    }
+}
+
+impl Inputs<'_> {
+    /// About how much text they make, generously.
+    fn bytes(&self) -> usize {
+        let given = self.given.iter().map(|(name, value)| name.len() + value.text().len() + 8);
+        given.sum::<usize>() + self.secrets.values().map(|secret| secret.len() * 2).sum::<usize>()
+    }
+}
+
+/// About what a task's text has beside its inputs, bytes; more only costs a copy.
+const ENVELOPE_BYTES: usize = 2048;
+
+/// The task as its plugin is told it.
+fn told<I>(task: Task, inputs: I, deadline: Millis) -> ExecutorTask<I> {
+    ExecutorTask {
+        run_id: task.run_id,
+        execution_id: task.execution_id,
+        node_id: task.node_id,
+        node_path: task.node_path,
+        node_type: task.node_type,
+        attempt: task.attempt,
+        inputs,
+        outputs: task.outputs,
+        deadline,
+        workspace_id: task.workspace_id,
+        user_id: task.user_id,
+        diagram_id: task.diagram_id,
+        traceparent: task.traceparent,
+    }
 }
 
 impl Dispatcher {
@@ -23,28 +91,33 @@ impl Dispatcher {
     /// How the dispatch ends without a delivery.
     pub(super) async fn prepare(&self, mut task: Task) -> Result<Prepared, Dispatched> {
         let endpoint = self.permit(&task).await?;
-        self.secrets.substitute(&mut task).await?;
-        let timeout = Duration::from_millis(task.timeout_ms);
-        let body = ExecutorTask {
-            run_id: task.run_id,
-            execution_id: task.execution_id,
-            node_id: task.node_id,
-            node_path: task.node_path,
-            node_type: task.node_type,
-            attempt: task.attempt,
-            inputs: task.inputs,
-            outputs: task.outputs,
-            deadline: self.catalogue.now().plus(timeout),
-            workspace_id: task.workspace_id,
-            user_id: task.user_id,
-            diagram_id: task.diagram_id,
-            traceparent: task.traceparent,
+        self.fetch_values(&mut task).await?;
+        let secrets = self.secrets.of(&task).await?;
+        let deadline = self.catalogue.now().plus(Duration::from_millis(task.timeout_ms));
+        let given = std::mem::take(&mut task.inputs);
+        let body = match secrets.is_empty() {
+            true => Json::of(&told(task, given, deadline)).map(Body::Plain),
+            false => {
+                let inputs = Inputs { given: &given, secrets: secrets.values(&task)? };
+                let bytes = ENVELOPE_BYTES + inputs.bytes();
+                SecretJson::of(&told(task, inputs, deadline), bytes).map(Body::Secret)
+            }
         };
-        let body = Json::of(&body).map_err(|error| {
+        let body = body.map_err(|error| {
             let text = format!("the task cannot be written as JSON: {error}");
             Dispatched::Refused(StepError::of(ErrorCode::Internal, text))
         })?;
         Ok(Prepared { endpoint, body })
+    }
+
+    /// Puts values back that lie in file-service, as far as a frame holds them. In front of the
+    /// secrets: what a secret says is no reference.
+    async fn fetch_values(&self, task: &mut Task) -> Result<(), Dispatched> {
+        let fetched = self.files.resolve(task.run_id, &mut task.inputs, self.inputs_bytes).await;
+        fetched.map_err(|error| {
+            let step = StepError::of(error.code, format!("an input of the task: {}", error.message));
+            if error.retryable { Dispatched::Failed(step) } else { Dispatched::Refused(step) }
+        })
     }
 
     /// Where the task would go by the catalogue in memory; decides nothing.

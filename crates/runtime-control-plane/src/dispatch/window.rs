@@ -4,7 +4,10 @@
 //! A task whose endpoint has no room is parked in a bounded backlog of that endpoint. What does not
 //! fit there is dropped: it is only a hint, and the engine's sweep publishes it again.
 
-use crate::{DispatchLimits, metrics::Metrics};
+use crate::{
+    DispatchLimits,
+    metrics::{Metrics, WindowLoad},
+};
 use contract::{ExecutionId, manifest::Endpoint, task::Task};
 use parking_lot::Mutex;
 use std::{
@@ -91,6 +94,21 @@ impl Window {
             // A notification between the look and the wait is kept.
             self.freed.notified().await;
         }
+    }
+
+    /// How much is under way and waits, by endpoint, for operators.
+    pub(super) fn loads(&self) -> Vec<WindowLoad> {
+        let state = self.state.lock();
+        let named =
+            |target: &Target| target.as_ref().map_or_else(|| "unknown".to_owned(), Endpoint::to_string);
+        let lanes = state.targets.iter();
+        lanes
+            .map(|(target, lane)| WindowLoad {
+                endpoint: named(target),
+                in_flight: lane.in_flight,
+                parked: lane.parked.len(),
+            })
+            .collect()
     }
 
     /// Waits until nothing is in the window. Nobody may wait for [`Self::room`] meanwhile.
@@ -183,6 +201,13 @@ pub(super) struct Slot {
     target: Target,
     execution_id: ExecutionId,
     bytes: usize,
+}
+
+impl Slot {
+    /// The size of its task.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Drop for Slot {

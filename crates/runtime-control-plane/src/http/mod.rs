@@ -25,9 +25,13 @@ use body::{Read, read_body};
 use contract::{
     ErrorCode, Fault, Json, RpcError,
     report::{ReportKind, ReportOutcome, StepReportOutcomes},
+    trace,
 };
 use serde::{Deserialize, Serialize};
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+};
 use wire::HttpPeer;
 
 /// The key's own header; `Authorization: Bearer` serves as well.
@@ -129,7 +133,20 @@ fn key_of(headers: &HeaderMap) -> Option<&str> {
     })
 }
 
+/// The address that was judged. Every route that asks has judged one; it is for the record only.
+fn judged(request: &Request) -> IpAddr {
+    request.extensions().get().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Judged(address)| *address)
+}
+
+/// The request's W3C trace context.
+fn traceparent_of(headers: &HeaderMap) -> Option<String> {
+    let named = headers.get("traceparent")?.to_str().ok()?;
+    trace::traceparent(named).map(str::to_owned)
+}
+
 async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Request) -> Response {
+    let traceparent = traceparent_of(request.headers());
+    let from = judged(&request);
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
         Ok(Read::TooLarge(prefix)) => {
@@ -138,16 +155,16 @@ async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Re
                 (ReportKind::Result, Some(id)) => door.reports.fail_oversize(Door::Http, id, limit).await,
                 _ => too_large(limit),
             };
-            return door.refuse(&error);
+            return door.refuse(from, &error);
         }
-        Err(error) => return door.refuse(&error),
+        Err(error) => return door.refuse(from, &error),
     };
     match parse(text, "the report") {
-        Ok(body) => match door.reports.take(Door::Http, kind, &body).await {
+        Ok(body) => match door.reports.take(Door::Http, kind, &body, traceparent.as_deref()).await {
             ReportOutcome::Ok(receipt) => json(StatusCode::OK, &receipt),
             ReportOutcome::Err(error) => refusal(&error),
         },
-        Err(error) => door.refuse(&error),
+        Err(error) => door.refuse(from, &error),
     }
 }
 
@@ -157,31 +174,36 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
     struct Batch {
         results: Vec<Json>,
     }
+    let traceparent = traceparent_of(request.headers());
+    let from = judged(&request);
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
         Ok(Read::TooLarge(_)) => {
             let limit = door.budget.limit();
             let text =
                 format!("the batch is larger than the limit of {limit} bytes; send fewer results at once");
-            return door.refuse(&RpcError::new(ErrorCode::PayloadTooLarge, text));
+            return door.refuse(from, &RpcError::new(ErrorCode::PayloadTooLarge, text));
         }
-        Err(error) => return door.refuse(&error),
+        Err(error) => return door.refuse(from, &error),
     };
     let body = match parse(text, "the batch") {
         Ok(body) => body,
-        Err(error) => return door.refuse(&error),
+        Err(error) => return door.refuse(from, &error),
     };
     let items = match body.read::<Batch>().map(|batch| batch.results).or_else(|_| body.read()) {
         Ok(items) => items,
         Err(error) => {
-            return door.refuse(&malformed("the batch", format!("must be {{\"results\": [...]}}: {error}")));
+            return door
+                .refuse(from, &malformed("the batch", format!("must be {{\"results\": [...]}}: {error}")));
         }
     };
     if items.len() > MAX_RESULTS {
         let text = format!("has {} results, the limit of a batch is {MAX_RESULTS}", items.len());
-        return door.refuse(&malformed("the batch", text));
+        return door.refuse(from, &malformed("the batch", text));
     }
-    let answers = items.iter().map(|item| door.reports.take(Door::Http, ReportKind::Result, item));
+    let answers = items
+        .iter()
+        .map(|item| door.reports.take(Door::Http, ReportKind::Result, item, traceparent.as_deref()));
     let outcomes = futures::future::join_all(answers).await;
     json(StatusCode::OK, &StepReportOutcomes { outcomes })
 }
@@ -261,8 +283,8 @@ impl HttpDoor {
     }
 
     /// Refuses a request before it has become a report.
-    fn refuse(&self, error: &RpcError) -> Response {
-        self.metrics.refusal(Door::Http.as_str(), error.code.as_str());
+    fn refuse(&self, from: IpAddr, error: &RpcError) -> Response {
+        self.access.audit(Door::Http, from, error);
         refusal(error)
     }
 }

@@ -16,6 +16,7 @@ use crate::{
 use contract::{
     ErrorCode, ExecutionId, Json, RpcError,
     report::{ReportBody, ReportKind, ReportOutcome, StepError, StepReport, StepResult, read_report},
+    trace,
 };
 use std::{
     sync::Arc,
@@ -84,14 +85,24 @@ impl Reports {
         Self { batcher, deadline, metrics, stop }
     }
 
-    /// Takes the body of a report whose access and size are judged already.
-    pub(crate) async fn take(&self, door: Door, kind: ReportKind, body: &Json) -> ReportOutcome {
+    /// Takes the body of a report whose access and size are judged already. `traceparent` is the W3C
+    /// trace context of the request, for bodies that name none.
+    pub(crate) async fn take(
+        &self,
+        door: Door,
+        kind: ReportKind,
+        body: &Json,
+        traceparent: Option<&str>,
+    ) -> ReportOutcome {
         let came = Instant::now();
-        let outcome = match read_report(kind, body) {
-            Ok(report) => self.hand_over(&report).await,
-            Err(error) => ReportOutcome::Err(error),
+        let (outcome, about) = match read_report(kind, body) {
+            Ok(report) => {
+                let report = report.within(traceparent);
+                (self.hand_over(&report).await, Some(report))
+            }
+            Err(error) => (ReportOutcome::Err(error), None),
         };
-        self.account(door, kind, &outcome, came);
+        self.account(door, kind, about.as_ref(), &outcome, came);
         outcome
     }
 
@@ -108,7 +119,7 @@ impl Reports {
             }
             attempt = attempt.saturating_add(1);
         };
-        self.account(door, kind_of(&report.body), &outcome, came);
+        self.account(door, kind_of(&report.body), Some(report), &outcome, came);
         outcome
     }
 
@@ -118,7 +129,7 @@ impl Reports {
             Ok(report) => self.insist(door, &report).await,
             Err(error) => {
                 let outcome = ReportOutcome::Err(error);
-                self.account(door, kind, &outcome, Instant::now());
+                self.account(door, kind, None, &outcome, Instant::now());
                 outcome
             }
         }
@@ -137,7 +148,7 @@ impl Reports {
         let report = StepReport { execution_id, run_id: None, body: ReportBody::Result(result) };
         let came = Instant::now();
         let outcome = self.hand_over(&report).await;
-        self.account(door, ReportKind::Result, &outcome, came);
+        self.account(door, ReportKind::Result, Some(&report), &outcome, came);
         match outcome {
             // Not known to have failed: the reporter sends it again, and it fails then.
             ReportOutcome::Err(away) if away.retryable => away,
@@ -163,18 +174,31 @@ impl Reports {
         })
     }
 
-    fn account(&self, door: Door, kind: ReportKind, outcome: &ReportOutcome, came: Instant) {
-        self.metrics.report(door.as_str(), name_of(kind), outcome.code(), came.elapsed());
-        if let ReportOutcome::Err(error) = outcome {
-            tracing::debug!(
-                event = "report_refused",
-                door = door.as_str(),
-                kind = name_of(kind),
-                code = error.code.as_str(),
-                "{}",
-                error.message
-            );
-        }
+    /// Puts a report on record; `about` is what could be read of it.
+    fn account(
+        &self,
+        door: Door,
+        kind: ReportKind,
+        about: Option<&StepReport>,
+        outcome: &ReportOutcome,
+        came: Instant,
+    ) {
+        let took = came.elapsed();
+        self.metrics.report(door.as_str(), name_of(kind), outcome.code(), took);
+        tracing::debug!(
+            event = "report_answered",
+            door = door.as_str(),
+            kind = name_of(kind),
+            execution_id = about.map(|report| tracing::field::display(report.execution_id)),
+            trace_id = about.and_then(StepReport::traceparent).and_then(trace::trace_id),
+            code = outcome.code(),
+            duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            reason = match outcome {
+                ReportOutcome::Err(error) => Some(error.message.as_str()),
+                ReportOutcome::Ok(_) => None,
+            },
+            "report answered"
+        );
     }
 }
 

@@ -110,3 +110,29 @@ async fn without_a_key_the_service_starts_only_on_a_machine_of_ones_own() {
     let refused = Service::bind(settings, world.storage.clone(), world.queue.clone()).await;
     assert!(matches!(refused, Err(Error::KeyMissing)));
 }
+
+#[tokio::test]
+async fn every_refusal_is_counted_by_door_and_reason() {
+    let world = World::with(|settings| settings.max_frame_bytes = 4096).await;
+    let client = world.tcp();
+    for _ in 0..3 {
+        let guessed = data(&json!({"key": "guessed", "executionId": id()}));
+        client.request("step_ack", &guessed, PATIENCE).await.unwrap_err();
+        let unknown = data(&json!({"key": KEY, "executionId": id(), "names": ["a"]}));
+        client.request("executor.secrets", &unknown, PATIENCE).await.unwrap_err();
+        let guess = world.web.post(world.url("/internal/steps/results")).bearer_auth("guessed");
+        assert_eq!(guess.send().await.unwrap().status().as_u16(), 401);
+        assert_eq!(world.post("/internal/steps/ack", "{").await.0, 400);
+        assert_eq!(world.post("/internal/steps/ack", &" ".repeat(4097)).await.0, 413);
+    }
+    for (door, reason) in [
+        ("tcp", "unauthorized"),
+        ("tcp", "unknown_execution"),
+        ("http", "unauthorized"),
+        ("http", "invalid_report"),
+        ("http", "payload_too_large"),
+    ] {
+        let line = format!(r#"conveyor_control_plane_refusals_total{{door="{door}",reason="{reason}"}} 3"#);
+        crate::pages::until_metric(&world, &line).await;
+    }
+}

@@ -47,13 +47,15 @@ async fn task_reaches_its_plugin_with_everything_it_needs() {
     let mut world = World::start().await;
     let (plugin, mut tasks) = plugin(|| Reply::Value(Json::from(json!({"ok": true}))));
     world.publish("test", NODE_TYPE, plugin.endpoint()).await;
-    let task = world.attempt(NODE_TYPE).await;
+    let mut task = world.attempt(NODE_TYPE).await;
+    task.traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
     world.push(&task).await;
     let request = next(&mut tasks).await;
     assert_eq!((request.pattern.as_str(), request.is_event), ("executor.task", false));
     let got: ExecutorTask = request.data.read().unwrap();
     assert_eq!((got.execution_id, got.run_id), (task.execution_id, task.run_id));
     assert_eq!((&got.inputs, &got.outputs), (&task.inputs, &task.outputs));
+    assert_eq!(got.traceparent, task.traceparent);
     assert!(got.deadline.0 > world.storage.now().await.unwrap().0);
     assert_eq!(world.next_dispatched(task.execution_id).await, Dispatched::Delivered { implicit: false });
     assert!(world.reports.try_recv().is_err(), "a reply without status or outputs is no result");
@@ -361,6 +363,12 @@ async fn slow_plugin_delays_only_itself() {
         r#"conveyor_control_plane_dispatches_total{outcome="backlog_full",code=""} 5"#,
     ] {
         crate::pages::until_metric(&world, line).await;
+    }
+    // Operators see whose window is full.
+    let endpoint = slow.endpoint();
+    for (name, count) in [("in_flight", 2), ("parked", 3)] {
+        let line = format!("conveyor_control_plane_endpoint_{name}{{endpoint=\"{endpoint}\"}} {count}");
+        crate::pages::until_metric(&world, &line).await;
     }
 }
 

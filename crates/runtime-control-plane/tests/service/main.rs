@@ -4,6 +4,7 @@
 mod access;
 mod dispatch;
 mod executor_secrets;
+mod limits;
 mod outcomes;
 mod pages;
 mod policy;

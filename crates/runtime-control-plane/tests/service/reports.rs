@@ -113,3 +113,30 @@ async fn reports_that_arrive_while_batches_are_under_way_share_the_next() {
         world.next_report().await;
     }
 }
+
+#[tokio::test]
+async fn trace_context_of_a_report_goes_on_to_the_engine_from_its_body_or_its_request() {
+    let mut world = World::start().await;
+    let (own, around) = (trace('a'), trace('b'));
+    let body = json!({"key": KEY, "executionId": id(), "traceparent": own, "outputs": {}});
+    for pattern in ["step_ack", "step_result"] {
+        world.tcp().request(pattern, &data(&body), PATIENCE).await.unwrap();
+        assert_eq!(world.next_report().await.traceparent(), Some(own.as_str()));
+    }
+    let without = json!({"executionId": id(), "outputs": {}});
+    for (path, body, header, expected) in [
+        ("result", body.clone(), &around, Some(&own)),
+        ("result", without.clone(), &around, Some(&around)),
+        ("results", json!([without]), &around, Some(&around)),
+        ("ack", without.clone(), &"nonsense".to_owned(), None),
+    ] {
+        let request = world.web.post(world.url(&format!("/internal/steps/{path}"))).bearer_auth(KEY);
+        let response = request.header("traceparent", header).body(body.to_string()).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        assert_eq!(world.next_report().await.traceparent(), expected.map(String::as_str));
+    }
+}
+
+fn trace(digit: char) -> String {
+    format!("00-{}-{}-01", digit.to_string().repeat(32), digit.to_string().repeat(16))
+}

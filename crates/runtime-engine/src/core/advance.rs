@@ -8,13 +8,13 @@ use super::{
     decision::{Awaited, Opened},
     evaluate::{self, Outputs},
     event::{
-        Event, Failure, Iteration, LoopStarted, RunFailed, RunFinished, StepCanceled, StepEvaluated,
-        StepFailed, StepKept, StepScheduled, StepSkipped,
+        Event, Failure, Iteration, IterationKept, LoopStarted, RunFailed, RunFinished, StepCanceled,
+        StepEvaluated, StepFailed, StepKept, StepScheduled, StepSkipped,
     },
     flow::Readiness,
     graph::{Kind, NodeIndex},
     looping::{Loop, Next},
-    scope::{Place, ROOT, ScopeId},
+    scope::{Place, ScopeId},
     state::{Broken, Phase, State},
 };
 use contract::{
@@ -154,9 +154,7 @@ impl Turn<'_> {
             (Readiness::AllAlive, _) | (Readiness::SomeDead, Kind::Output) => {}
             _ => return self.emit(Event::StepSkipped(StepSkipped { node_path })),
         }
-        if place.scope == ROOT
-            && let Some(outputs) = self.kept.remove(&node.id)
-        {
+        if let Some(outputs) = self.kept.take_step(&node_path) {
             return self.emit(Event::StepKept(StepKept { node_path, outputs }));
         }
         match &node.kind {
@@ -192,7 +190,9 @@ impl Turn<'_> {
             failure: Failure::Evaluation,
             error,
             will_retry: false,
+            error_output: self.goes_on_after(place)?,
             digest: None,
+            traceparent: None,
         }))
     }
 
@@ -235,7 +235,12 @@ impl Turn<'_> {
             Ok(elements) => {
                 let iterations = elements.map(|elements| elements.len() as u64);
                 let node_path = scope.path(place.node);
-                self.emit(Event::LoopStarted(LoopStarted { node_path, iterations }))?;
+                let kept = self.kept.take_iterations(&node_path, iterations);
+                self.emit(Event::LoopStarted(LoopStarted { node_path: node_path.clone(), iterations }))?;
+                for (index, outputs) in kept {
+                    let node_path = node_path.clone();
+                    self.emit(Event::IterationKept(IterationKept { node_path, index, outputs }))?;
+                }
                 self.loop_goes_on(place, open)
             }
             Err(message) => {

@@ -2,12 +2,12 @@
 
 use super::{
     decision::{Decision, Draw, Input, Touched},
-    evaluate::Outputs,
     event::{
         Event, Failure, LateResult, RunCanceled, RunDeadlineSet, RunStarted, StepAcked, StepDelivered,
         StepFailed, StepFinished, StepPartial,
     },
     graph::{Graph, Kind, Node},
+    kept::Kept,
     policy::Policy,
     scope::{Place, ROOT},
     state::{Broken, Phase, State},
@@ -15,18 +15,16 @@ use super::{
 };
 use contract::{
     Digest, ErrorCode, ExecutionId, Millis, NodePath, RunId,
+    process::OnError,
     report::{
         Accepted, Ack, Dispatched, Heartbeat, Partial, Receipt, ReportOutcome, StepError, StepResult,
         StepStatus,
     },
 };
-use std::{collections::HashMap, sync::Arc, time::Duration};
-
-/// Outputs of finished steps of the outermost graph, by node id: what a repetition keeps.
-pub type Kept = HashMap<String, Arc<Outputs>>;
+use std::{sync::Arc, time::Duration};
 
 impl State {
-    /// Starts a run. The steps in `kept` count as finished with those outputs.
+    /// Starts a run. The steps and iterations in `kept` count as finished with those outputs.
     ///
     /// # Errors
     /// [`Broken`] only by a bug of this module.
@@ -85,6 +83,24 @@ impl State {
     }
 }
 
+/// The most characters of what a heartbeat says to people.
+const MESSAGE_CHARS: usize = 500;
+
+/// As much of a message as is kept.
+fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(MESSAGE_CHARS) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+/// What a reported failure is known again by, and where its trace goes on.
+pub(super) struct Reported {
+    digest: Digest,
+    traceparent: Option<String>,
+}
+
 /// One decision in the making.
 pub(super) struct Turn<'t> {
     pub(super) state: &'t mut State,
@@ -132,6 +148,11 @@ impl Turn<'_> {
         self.state.widget(place).ok_or(Broken::NoScope(place.scope))
     }
 
+    /// A reporter's trace context, where it says more than the run's.
+    fn foreign_trace(&self, traceparent: Option<String>) -> Option<String> {
+        traceparent.filter(|named| self.state.started.traceparent.as_ref() != Some(named))
+    }
+
     fn ack(&mut self, execution_id: ExecutionId, ack: Ack) -> Result<(), Broken> {
         let verdict = self.state.judge_ack(execution_id);
         if self.refused(verdict) {
@@ -140,7 +161,8 @@ impl Turn<'_> {
         self.decision.answer =
             ReportOutcome::Ok(Receipt { status: Accepted::Applied, worker_id: ack.worker_id.clone() });
         let node_path = self.path_of(execution_id)?;
-        self.emit(Event::StepAcked(StepAcked { node_path, execution_id, worker_id: ack.worker_id }))?;
+        let (worker_id, traceparent) = (ack.worker_id, self.foreign_trace(ack.traceparent));
+        self.emit(Event::StepAcked(StepAcked { node_path, execution_id, worker_id, traceparent }))?;
         self.is_running(execution_id)
     }
 
@@ -167,6 +189,7 @@ impl Turn<'_> {
             deadline: Some(self.extended(execution_id)?),
             heartbeat_at: Some(self.now),
             progress: heartbeat.progress,
+            message: heartbeat.message.map(shortened),
         };
         self.decision.touched.push((execution_id, touched));
         Ok(())
@@ -211,22 +234,27 @@ impl Turn<'_> {
         if self.refused(verdict) {
             if self.state.keeps_late_result(execution_id) {
                 let node_path = self.path_of(execution_id)?;
-                let StepResult { status, outputs, error } = result;
-                self.emit(Event::LateResult(LateResult { node_path, execution_id, status, outputs, error }))?;
+                let traceparent = self.foreign_trace(result.traceparent);
+                let StepResult { status, outputs, error, .. } = result;
+                let late = LateResult { node_path, execution_id, status, outputs, error, traceparent };
+                self.emit(Event::LateResult(late))?;
             }
             return Ok(());
         }
+        let traceparent = self.foreign_trace(result.traceparent);
         match result.status {
             StepStatus::Ok => {
                 let (place, node_path) = (self.place_of(execution_id)?, self.path_of(execution_id)?);
                 let outputs = Arc::new(result.outputs);
-                self.emit(Event::StepFinished(StepFinished { node_path, execution_id, digest, outputs }))?;
+                let finished = StepFinished { node_path, execution_id, digest, outputs, traceparent };
+                self.emit(Event::StepFinished(finished))?;
                 self.decision.closed.push(execution_id);
                 self.go_on(place.scope)
             }
             StepStatus::Error => {
                 let error = result.error.unwrap_or_default();
-                self.fail_attempt(execution_id, Failure::Reported, error, Some(digest))
+                let reported = Reported { digest, traceparent };
+                self.fail_attempt(execution_id, Failure::Reported, error, Some(reported))
             }
         }
     }
@@ -287,7 +315,7 @@ impl Turn<'_> {
         execution_id: ExecutionId,
         failure: Failure,
         error: StepError,
-        digest: Option<Digest>,
+        reported: Option<Reported>,
     ) -> Result<(), Broken> {
         let place = self.place_of(execution_id)?;
         let wait = self.wait_before_next(place, failure, &error)?;
@@ -299,6 +327,7 @@ impl Turn<'_> {
             _ => error,
         };
         let node_path = self.state.path(place)?;
+        let (digest, traceparent) = reported.map(|found| (found.digest, found.traceparent)).unzip();
         self.decision.closed.push(execution_id);
         self.emit(Event::StepFailed(StepFailed {
             node_path,
@@ -306,12 +335,19 @@ impl Turn<'_> {
             failure,
             error,
             will_retry: wait.is_some(),
+            error_output: wait.is_none() && self.goes_on_after(place)?,
             digest,
+            traceparent: traceparent.flatten(),
         }))?;
         match wait {
             Some(wait) => self.schedule(place, Some(self.now.plus(wait))),
             None => self.go_on(place.scope),
         }
+    }
+
+    /// Does what is around a node go on when it fails? Then the node produces `error`.
+    pub(super) fn goes_on_after(&self, place: Place) -> Result<bool, Broken> {
+        Ok(self.state.scope(place.scope)?.graph.nodes[place.node].on_error == OnError::Continue)
     }
 
     /// How long to wait before the next attempt; `None`: there is none.

@@ -121,6 +121,8 @@ pub struct Touched {
     pub heartbeat_at: Option<Millis>,
     /// From 0 to 1.
     pub progress: Option<Json>,
+    /// What the reporter says to people.
+    pub message: Option<String>,
 }
 
 /// What is to be stored and done, all or nothing, and what the asker is told afterwards.

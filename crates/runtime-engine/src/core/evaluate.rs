@@ -2,8 +2,9 @@
 
 use super::graph::Node;
 use contract::{
-    Json, Millis,
+    ErrorCode, Json, Millis, NodePath,
     process::{Field, Widget, extract_map, json_setting, parse_path},
+    report::StepError,
     run::TriggerKind,
 };
 use indexmap::IndexMap;
@@ -13,6 +14,34 @@ use serde_json_path::JsonPath;
 
 /// Values by output name.
 pub type Outputs = IndexMap<String, Json>;
+
+/// The output of a node that failed under `onError: continue`.
+pub(super) const ERROR_OUTPUT: &str = "error";
+
+/// What a node produces that failed under `onError: continue`: `error`, with the failed step's place
+/// and reason.
+pub(super) fn failed(node_path: &NodePath, error: &StepError) -> Outputs {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Told<'e> {
+        code: &'e str,
+        message: &'e str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retryable: Option<bool>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        details: Option<&'e Json>,
+        node_path: &'e NodePath,
+    }
+    let told = Told {
+        code: error.code.as_deref().unwrap_or(ErrorCode::StepFailed.as_str()),
+        message: &error.message,
+        retryable: error.retryable,
+        details: error.details.as_ref(),
+        node_path,
+    };
+    // Texts and JSON texts always serialise.
+    std::iter::once((ERROR_OUTPUT.to_owned(), Json::of(&told).unwrap_or_default())).collect()
+}
 
 /// `system.trigger.input`: each declared field's value is the payload's, else its default, else
 /// `null`; `trigger` tells how the run was started. In a loop body the payload is the iteration's.

@@ -105,6 +105,8 @@ events! {
     StepSkipped(StepSkipped) = "step_skipped";
     /// A step of the run that this one repeats had finished: its outputs are kept.
     StepKept(StepKept) = "step_kept";
+    /// An iteration of the run that this one repeats had finished: its outputs are kept.
+    IterationKept(IterationKept) = "iteration_kept";
     /// A person answered.
     StepConfirmed(StepConfirmed) = "step_confirmed";
     /// The time that a step waited for has come.
@@ -224,6 +226,9 @@ pub struct StepAcked {
     /// Who, where the reporter named itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
+    /// W3C trace context of the reporter's work, where it is another than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// Outputs before the end.
@@ -252,6 +257,9 @@ pub struct StepFinished {
     pub digest: Digest,
     /// Values by output name, also those that no output declares.
     pub outputs: Arc<Outputs>,
+    /// W3C trace context of the reporter's work, where it is another than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// How an attempt failed.
@@ -290,6 +298,13 @@ pub struct StepFailed {
     /// Of the result, by which the same report is known again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
+    /// W3C trace context of the reporter's work, where it is another than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+    /// Does the node produce its output `error`? Where the node's `onError` is `continue`; absent in
+    /// histories that are older than the rule.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub error_output: bool,
 }
 
 /// The attempt was withdrawn.
@@ -327,6 +342,18 @@ pub struct StepSkipped {
 pub struct StepKept {
     /// The node.
     pub node_path: NodePath,
+    /// Values by output name.
+    pub outputs: Arc<Outputs>,
+}
+
+/// The outputs of a loop's iteration of the run that this one repeats are kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct IterationKept {
+    /// The loop.
+    pub node_path: NodePath,
+    /// Which iteration, from 0.
+    pub index: u64,
     /// Values by output name.
     pub outputs: Arc<Outputs>,
 }
@@ -405,6 +432,9 @@ pub struct LateResult {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
+    /// W3C trace context of the reporter's work, where it is another than the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// The run finished.

@@ -3,7 +3,10 @@
 //! A graph holds no run state and is shared by all runs of one revision. A loop body is a graph of
 //! its own, run in a scope of its own (see the modules `scope` and `looping`).
 
-use super::{evaluate::Extract, looping::Loop};
+use super::{
+    evaluate::{ERROR_OUTPUT, Extract},
+    looping::Loop,
+};
 use contract::{
     ErrorCode, Fault, Json, RpcError,
     builtin::{self, Runner},
@@ -404,7 +407,8 @@ impl Node {
     /// May an edge leave from this output?
     fn may_produce(&self, output: &str) -> bool {
         let Some(declared) = &self.outputs else { return true };
-        if declared.iter().any(|name| name == output) {
+        let is_error = output == ERROR_OUTPUT && self.on_error == OnError::Continue;
+        if is_error || declared.iter().any(|name| name == output) {
             return true;
         }
         match &self.kind {

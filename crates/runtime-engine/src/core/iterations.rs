@@ -1,6 +1,8 @@
 //! The fold of loop events: iterations begin as scopes, end in their loop's items, and are forgotten.
 
 use super::{
+    evaluate::Outputs,
+    event::IterationKept,
     graph::Kind,
     looping::LoopState,
     scope::{Place, Scope, ScopeId},
@@ -77,6 +79,15 @@ impl State {
         let bytes = self.looping(place)?.finish(index, outputs);
         self.scope_mut(place.scope)?.payload_bytes += bytes;
         self.forget(id);
+        Ok(())
+    }
+
+    /// An iteration counts as finished that never began: the run that this one repeats did it.
+    pub(super) fn iteration_kept(&mut self, kept: &IterationKept) -> Result<(), Broken> {
+        const KIND: &str = "iteration_kept";
+        let place = self.place(KIND, &kept.node_path)?;
+        let bytes = self.looping(place)?.keep(kept.index, Outputs::clone(&kept.outputs));
+        self.scope_mut(place.scope)?.payload_bytes += bytes;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use contract::{
     run::RunError,
 };
 use serde_json::Value;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Iterations of a loop whose body decides, unless `maxIterations` says otherwise.
 const DEFAULT_ITERATIONS: u64 = 1_000;
@@ -219,6 +219,7 @@ impl LoopState {
     /// An iteration starts with these inputs; `given` are those of the loop.
     pub(super) fn start(&mut self, index: u64, given: Outputs) -> Outputs {
         self.next = index + 1;
+        self.skip_finished();
         self.running += 1;
         let mut inputs: Outputs =
             given.into_iter().filter(|(name, _)| !SETTINGS.contains(&name.as_str())).collect();
@@ -233,9 +234,41 @@ impl LoopState {
         inputs
     }
 
-    /// An iteration ended well. Returns the bytes that are held of it.
-    pub(super) fn finish(&mut self, index: u64, mut outputs: Outputs) -> usize {
+    /// The iteration that comes next is the first that has neither begun nor was kept.
+    fn skip_finished(&mut self) {
+        let is_finished = |next: u64| {
+            let place = usize::try_from(next).ok();
+            place.and_then(|place| self.items.get(place)).is_some_and(|item| !item.is_null())
+        };
+        let mut next = self.next;
+        while is_finished(next) {
+            next += 1;
+        }
+        self.next = next;
+    }
+
+    /// An iteration that began ended well. Returns the bytes that are held of it.
+    pub(super) fn finish(&mut self, index: u64, outputs: Outputs) -> usize {
         self.running = self.running.saturating_sub(1);
+        self.store(index, outputs)
+    }
+
+    /// An iteration need not begin: its outputs are known. Returns the bytes that are held of it.
+    pub(super) fn keep(&mut self, index: u64, outputs: Outputs) -> usize {
+        let bytes = self.store(index, outputs);
+        self.skip_finished();
+        bytes
+    }
+
+    /// The finished iterations of a loop that was not through, and how many there would have been.
+    pub(super) fn finished(&self) -> (Option<u64>, BTreeMap<u64, Arc<Outputs>>) {
+        let finished = self.items.iter().zip(0..).filter(|(item, _)| !item.is_null());
+        // Items are objects: they were made of outputs.
+        let finished = finished.filter_map(|(item, index)| Some((index, Arc::new(item.read().ok()?))));
+        (self.elements.as_ref().map(|elements| elements.len() as u64), finished.collect())
+    }
+
+    fn store(&mut self, index: u64, mut outputs: Outputs) -> usize {
         // Names and JSON texts always serialise.
         let item = Json::of(&outputs).unwrap_or_default();
         let bytes = item.text().len();

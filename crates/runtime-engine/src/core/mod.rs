@@ -10,8 +10,10 @@ mod event;
 mod flow;
 mod graph;
 mod iterations;
+mod kept;
 mod looping;
 mod policy;
+mod reach;
 mod scope;
 mod sequences;
 mod state;
@@ -19,18 +21,18 @@ mod verdict;
 mod view;
 mod waits;
 
-pub use decide::Kept;
 pub use decision::{Awaited, Confirmation, Decision, Draw, Input, Opened, Touched};
 pub use evaluate::{Extract, Outputs};
 pub use event::{
-    Event, Failure, Iteration, LateResult, LoopStarted, Pin, RunCanceled, RunDeadlineSet, RunFailed,
-    RunFinished, RunStarted, StepAcked, StepCanceled, StepConfirmed, StepDelivered, StepElapsed,
+    Event, Failure, Iteration, IterationKept, LateResult, LoopStarted, Pin, RunCanceled, RunDeadlineSet,
+    RunFailed, RunFinished, RunStarted, StepAcked, StepCanceled, StepConfirmed, StepDelivered, StepElapsed,
     StepEvaluated, StepFailed, StepFinished, StepKept, StepPartial, StepScheduled, StepSkipped, Unreadable,
     VERSION,
 };
 pub use graph::{
     Edge, EdgeIndex, Graph, Input as NodeInput, Kind, Node, NodeIndex, Port, PortIndex, TaskLane,
 };
+pub use kept::Kept;
 pub use looping::Loop;
 pub use policy::Policy;
 pub use state::{Broken, State};

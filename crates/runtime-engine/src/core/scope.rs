@@ -2,7 +2,7 @@
 //! loop is another. A finished iteration leaves its output in its loop, and its scope is forgotten.
 
 use super::{
-    evaluate::{self, Outputs},
+    evaluate::{self, ERROR_OUTPUT, Outputs},
     event::RunStarted,
     flow::{Flow, PortState},
     graph::{Graph, Kind, NodeIndex, PortIndex},
@@ -71,6 +71,8 @@ pub(super) struct NodeState {
     pub(super) error: Option<StepError>,
     /// A loop that has begun and not ended.
     pub(super) looping: Option<Box<LoopState>>,
+    /// A loop that ended before it was through: what a repetition of the run keeps of it.
+    pub(super) unfinished: Option<Box<LoopState>>,
 }
 
 impl NodeState {
@@ -85,6 +87,7 @@ impl NodeState {
         outputs: None,
         error: None,
         looping: None,
+        unfinished: None,
     };
 }
 
@@ -185,7 +188,16 @@ impl Scope {
         node.finished_at = Some(at);
         node.error = None;
         node.outputs = Some(outputs);
-        self.loop_ended(index);
+        if node.looping.take().is_some() {
+            self.open_loops = self.open_loops.saturating_sub(1);
+        }
+    }
+
+    /// The node has failed and what is around it goes on; `error` is what it produces.
+    pub(super) fn failed_on(&mut self, index: NodeIndex, error: Option<Outputs>) {
+        self.flow.node_ended(&self.graph, index, |output| error.is_some() && output == ERROR_OUTPUT);
+        self.payload_bytes += error.as_ref().map_or(0, bytes_of);
+        self.nodes[index].outputs = error.map(Arc::new);
     }
 
     pub(super) fn skipped(&mut self, index: NodeIndex, at: Millis) {
@@ -195,9 +207,11 @@ impl Scope {
         self.flow.node_ended(&self.graph, index, |_| false);
     }
 
-    /// A loop that ends, well or not, is no longer waited for.
-    pub(super) fn loop_ended(&mut self, index: NodeIndex) {
-        if self.nodes[index].looping.take().is_some() {
+    /// A loop that failed is no longer waited for.
+    pub(super) fn loop_failed(&mut self, index: NodeIndex) {
+        let node = &mut self.nodes[index];
+        if let Some(looping) = node.looping.take() {
+            node.unfinished = Some(looping);
             self.open_loops = self.open_loops.saturating_sub(1);
         }
     }
@@ -209,7 +223,9 @@ impl Scope {
                 node.status = NodeStatus::Canceled;
                 node.finished_at = Some(at);
             }
-            node.looping = None;
+            if let Some(looping) = node.looping.take() {
+                node.unfinished = Some(looping);
+            }
         }
         self.open_attempts = 0;
         self.open_loops = 0;

@@ -1,7 +1,7 @@
 //! The state of a run: the fold of its events.
 
 use super::{
-    evaluate::Outputs,
+    evaluate::{self, Outputs},
     event::{Event, Failure, RunStarted},
     graph::{Graph, Kind, Node},
     scope::{Place, ROOT, Scope, ScopeId},
@@ -244,6 +244,7 @@ impl State {
                 let place = self.place(kind, &step.node_path)?;
                 self.scope_mut(place.scope)?.produced(place.node, Arc::clone(&step.outputs), at);
             }
+            Event::IterationKept(step) => self.iteration_kept(step)?,
             Event::StepConfirmed(step) => self.confirmed(step, at)?,
             Event::StepElapsed(step) => {
                 let place = self.end(kind, step.execution_id, Phase::Finished, None)?;
@@ -420,11 +421,12 @@ impl State {
         node.status = NodeStatus::Failed;
         node.finished_at = Some(at);
         let within = node.looping.as_ref().and_then(|own| own.failure.clone());
-        scope.loop_ended(place.node);
+        scope.loop_failed(place.node);
         let graph = Arc::clone(&scope.graph);
         let on_error = graph.nodes[place.node].on_error;
         if on_error == OnError::Continue {
-            scope.flow.node_ended(&graph, place.node, |_| false);
+            let error = step.error_output.then(|| evaluate::failed(&step.node_path, &step.error));
+            scope.failed_on(place.node, error);
         } else {
             let error = within.unwrap_or_else(|| RunError {
                 node_path: Some(step.node_path.clone()),

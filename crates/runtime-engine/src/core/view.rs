@@ -1,7 +1,6 @@
 //! What people and services see of a run: its steps, its result, the tasks of its attempts.
 
 use super::{
-    decide::Kept,
     evaluate::Outputs,
     graph::{Kind, NodeIndex, TaskLane},
     policy::Policy,
@@ -89,17 +88,6 @@ impl State {
         self.scopes.get(&ROOT).map(Scope::collected).unwrap_or_default()
     }
 
-    /// What a repetition of the run keeps: the outputs of its finished steps, but for those that
-    /// are evaluated anew without any effect.
-    pub fn kept(&self) -> Kept {
-        let Some(root) = self.scopes.get(&ROOT) else { return Kept::new() };
-        let kept = root.graph.nodes.iter().zip(&root.nodes).filter(|(node, state)| {
-            state.status == NodeStatus::Finished
-                && matches!(node.kind, Kind::Task(_) | Kind::Loop(_) | Kind::Validation | Kind::Delay)
-        });
-        kept.filter_map(|(node, state)| Some((node.id.clone(), state.outputs.clone()?))).collect()
-    }
-
     /// The task of an outstanding attempt and its lane; `None` for any other.
     pub fn task(&self, execution_id: ExecutionId, policy: &Policy) -> Option<(TaskLane, Task)> {
         let attempt = self.attempts.get(&execution_id).filter(|attempt| attempt.phase.is_outstanding())?;
@@ -167,6 +155,8 @@ impl State {
             outputs_omitted: shown.is_none() && outputs.is_some(),
             error: state.error.clone(),
             waits_for: self.waits_for(scope, index),
+            // Heartbeats are no events: who shows the run adds what they said.
+            word: None,
         }
     }
 

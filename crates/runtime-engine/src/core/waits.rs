@@ -4,7 +4,7 @@
 
 use super::{
     decide::Turn,
-    decision::{Awaited, Confirmation, Input, Opened},
+    decision::{Awaited, Confirmation, Input, Opened, Touched},
     evaluate::Outputs,
     event::{Event, Failure, RunFailed, StepConfirmed, StepElapsed, StepFailed},
     graph::Kind,
@@ -22,6 +22,9 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// The longest delay: ten years.
 const LONGEST_DELAY: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+/// The clock of the row that tells the moment of a delay, and that of the decision, are read apart.
+const SLACK: Duration = Duration::from_secs(5);
 
 /// What `confirm` or `reject` carries.
 pub(super) fn answered(step: &StepConfirmed, at: Millis) -> Outputs {
@@ -181,6 +184,13 @@ impl Turn<'_> {
         let kind = &self.state.scope(place.scope)?.graph.nodes[place.node].kind;
         match kind {
             Kind::Delay => {
+                let until = self.state.scope(place.scope)?.input(place.node, "until").and_then(moment);
+                if let Some(at) = until.filter(|at| *at > self.now.plus(SLACK)) {
+                    // The clock has gone back: the moment that was named lies ahead again.
+                    let touched = Touched { deadline: Some(at), ..Touched::default() };
+                    self.decision.touched.push((execution_id, touched));
+                    return Ok(());
+                }
                 let node_path = self.state.path(place)?;
                 self.emit(Event::StepElapsed(StepElapsed { node_path, execution_id }))?;
                 self.decision.closed.push(execution_id);
@@ -229,7 +239,9 @@ impl Turn<'_> {
                 failure: Failure::Rejected,
                 error: StepError::of(ErrorCode::Rejected, refusal),
                 will_retry: false,
+                error_output: self.goes_on_after(place)?,
                 digest: None,
+                traceparent: None,
             }))?;
         }
         self.go_on(place.scope)

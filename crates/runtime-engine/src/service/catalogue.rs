@@ -106,12 +106,11 @@ impl Catalogue {
 
     /// Reads the catalogue again, if it has changed.
     async fn refresh(&self) -> Result<(), storage::Error> {
-        let known = self.snapshot.lock().revision;
-        if self.storage.catalogue().revision().await? != known {
-            let snapshot = Arc::new(self.storage.catalogue().snapshot().await?);
+        let known = Arc::clone(&self.snapshot.lock());
+        if let Some(snapshot) = self.storage.catalogue().renewed(&known).await? {
             // A republication may have replaced items under their id.
             self.declared.lock().clear();
-            *self.snapshot.lock() = snapshot;
+            *self.snapshot.lock() = Arc::new(snapshot);
         }
         Ok(())
     }

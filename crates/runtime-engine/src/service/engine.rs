@@ -2,9 +2,9 @@
 
 use super::{
     catalogue::Catalogue,
-    clock::Clock,
     committer::{Command, Held, unavailable},
     graphs::Graphs,
+    large_outputs::LargeOutputs,
     metrics::Metrics,
 };
 use crate::core::{Event, Policy, State, Unreadable};
@@ -21,8 +21,9 @@ pub(crate) struct Shared {
     /// Bytes of payloads in the answer to one query: what callers take in one frame, with room for
     /// what is around them.
     pub(crate) page_bytes: usize,
-    pub(crate) clock: Clock,
+    pub(crate) clock: storage::Clock,
     pub(crate) graphs: Graphs,
+    pub(crate) large_outputs: LargeOutputs,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) metrics: Arc<Metrics>,
 }

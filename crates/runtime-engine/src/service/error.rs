@@ -13,6 +13,9 @@ pub enum Error {
     /// The notices of catalogue changes cannot be heard.
     #[error("the engine cannot subscribe to notices: {0}")]
     Queue(#[from] queue::Error),
+    /// No client for file-service can be made.
+    #[error("the engine's way to file-service: {0}")]
+    Files(#[from] run_files::Error),
     /// A task of the service ended by a panic: a bug, whose place is in the log.
     #[error("the engine's {task} ended unexpectedly: {source}")]
     Task {

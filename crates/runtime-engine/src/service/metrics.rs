@@ -6,10 +6,14 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram, info::Info},
     registry::{Registry, Unit},
 };
+use std::sync::atomic::Ordering;
 use wire::server::{Refusal, Stats};
 
 /// A count by one code or state.
 type Counters = Family<Label, Counter>;
+
+/// Why a connection was refused.
+type Reason = [(&'static str, &'static str); 1];
 
 /// What is counted by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -42,8 +46,16 @@ pub(crate) struct Metrics {
     pub(crate) words_dropped: Counter,
     /// Outstanding attempts in the database.
     pub(crate) outstanding: Gauge,
-    /// Connections refused, by reason.
-    refused: Family<Label, Gauge>,
+    /// Transactions that the database did not take or answer; nothing in them was answered as stored.
+    pub(crate) commits_failed: Counter,
+    /// Runs that retention deleted, by its rule.
+    runs_pruned: Family<Reason, Counter>,
+    /// Since the start of the oldest run that has ended and is kept.
+    pub(crate) oldest_run_seconds: Gauge,
+    /// Requests refused for their credential.
+    pub(crate) unauthorized: Counter,
+    /// Connections refused, by reason: the door's own count, shown here.
+    refused: Family<Reason, Counter>,
     connections: Gauge,
 }
 
@@ -61,6 +73,10 @@ impl Default for Metrics {
             conflicts: Counter::default(),
             words_dropped: Counter::default(),
             outstanding: Gauge::default(),
+            commits_failed: Counter::default(),
+            runs_pruned: Family::default(),
+            oldest_run_seconds: Gauge::default(),
+            unauthorized: Counter::default(),
             refused: Family::default(),
             connections: Gauge::default(),
             registry: Registry::default(),
@@ -84,6 +100,19 @@ impl Default for Metrics {
             "Attempts whose end is waited for",
             this.outstanding.clone(),
         );
+        registry.register(
+            "commits_failed",
+            "Transactions that the database did not take",
+            this.commits_failed.clone(),
+        );
+        registry.register("runs_pruned", "Runs deleted by retention, by its rule", this.runs_pruned.clone());
+        registry.register_with_unit(
+            "oldest_run_age",
+            "Since the start of the oldest ended run that is kept",
+            Unit::Seconds,
+            this.oldest_run_seconds.clone(),
+        );
+        registry.register("unauthorized", "Requests refused for their credential", this.unauthorized.clone());
         registry.register("connections_refused", "Connections refused, by reason", this.refused.clone());
         registry.register("connections", "Open RPC connections", this.connections.clone());
         Self { registry, ..this }
@@ -97,10 +126,10 @@ impl Metrics {
     /// `internal`, by a bug of the encoder only.
     pub(crate) fn page(&self, stats: Option<&Stats>) -> Result<String, RpcError> {
         if let Some(stats) = stats {
-            let gauge = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-            self.connections.set(gauge(stats.open()));
+            self.connections.set(i64::try_from(stats.open()).unwrap_or(i64::MAX));
             for reason in Refusal::ALL {
-                self.refused.get_or_create(&Label::of(reason.as_str())).set(gauge(stats.refused(reason)));
+                let shown = self.refused.get_or_create(&[("reason", reason.as_str())]);
+                shown.inner().store(stats.refused(reason), Ordering::Relaxed);
             }
         }
         let mut page = String::new();
@@ -110,8 +139,28 @@ impl Metrics {
         Ok(page)
     }
 
+    /// Counts runs that retention deleted by a rule: `age` or `count`.
+    pub(crate) fn pruned(&self, rule: &'static str, runs: u64) {
+        self.runs_pruned.get_or_create(&[("reason", rule)]).inc_by(runs);
+    }
+
     /// Counts an answer to a report.
     pub(crate) fn report(&self, code: &str) {
         self.reports.get_or_create(&Label::of(code)).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Metrics names are a contract with dashboards; the doors of all services count alike.
+    #[test]
+    fn refusals_are_counters_by_reason_like_those_of_the_other_services() {
+        let metrics = Metrics::default();
+        metrics.refused.get_or_create(&[("reason", "malformed")]).inner().store(3, Ordering::Relaxed);
+        let page = metrics.page(None).unwrap();
+        assert!(page.contains("# TYPE conveyor_engine_connections_refused counter"), "{page}");
+        assert!(page.contains("conveyor_engine_connections_refused_total{reason=\"malformed\"} 3"), "{page}");
     }
 }

@@ -1,15 +1,16 @@
 //! The service around the core: RPC, committers, publishing, the sweep.
 
 mod catalogue;
-mod clock;
 mod committer;
 mod draw;
 mod engine;
 mod error;
 mod graphs;
+mod large_outputs;
 mod metrics;
 mod publisher;
 mod reports;
+mod retention;
 mod rpc;
 mod runs;
 mod schedules;
@@ -17,18 +18,21 @@ mod settings;
 mod sweep;
 
 pub use error::Error;
+pub use retention::Retention;
 pub use settings::Settings;
 
 use catalogue::Catalogue;
-use clock::Clock;
 use committer::Committer;
 use engine::{Engine, Shared};
 use futures::{StreamExt, stream::FuturesUnordered};
 use graphs::Graphs;
+use large_outputs::LargeOutputs;
 use metrics::Metrics;
 use publisher::Publisher;
 use queue::Queue;
+use retention::Pruner;
 use rpc::Door;
+use run_files::RunFiles;
 use schedules::Schedules;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use storage::Storage;
@@ -63,12 +67,15 @@ pub struct Service {
 pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> Result<Service, Error> {
     let Deps { storage, queue } = deps;
     let metrics = Arc::new(Metrics::default());
+    let clock = storage::Clock::new(storage.clone());
+    clock.watch().await?;
     let shared = Arc::new(Shared {
-        clock: Clock::start(storage.clone()).await?,
+        clock,
         graphs: Graphs::new(storage.clone()),
         catalogue: Arc::new(Catalogue::start(storage.clone()).await?),
         policy: settings.policy.clone(),
         page_bytes: settings.max_frame_bytes / 2,
+        large_outputs: LargeOutputs::new(RunFiles::new(&settings.files)?, settings.inline_output_bytes),
         metrics: Arc::clone(&metrics),
         storage,
     });
@@ -89,6 +96,8 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
     drop(publisher);
     parts.push(("publisher", tokio::spawn(publishing)));
     let engine = Engine::new(shared, senders);
+    let pruner = Pruner::new(engine.clone(), queue.clone(), settings.retention);
+    parts.push(("retention", tokio::spawn(pruner.run(stop.clone()))));
     let sweep = Sweep::new(engine.clone(), queue, settings.sweep_interval);
     parts.push(("sweep", tokio::spawn(sweep.run(stop.clone()))));
     let schedules = Schedules::new(engine.clone());
@@ -116,7 +125,7 @@ fn bind(settings: &Settings, engine: Engine) -> Result<Server<Door>, Error> {
         allow: settings.allow.clone(),
         limits: Limits { max_frame_bytes: settings.max_frame_bytes.saturating_mul(2), ..Limits::default() },
         proxy_protocol: TrustProxy::Nobody,
-        tls: None,
+        tls: settings.tls.clone(),
     };
     let server = Server::bind(config, Arc::clone(&door))?;
     door.know_stats(server.stats());

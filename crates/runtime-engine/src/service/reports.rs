@@ -6,19 +6,21 @@ use super::{
 };
 use crate::core::{Input, unknown_execution};
 use contract::{
-    ExecutionId, RpcError, RunId,
+    Digest, ExecutionId, RpcError, RunId,
     report::{DispatchOutcomes, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
 };
 use tokio::sync::oneshot;
 
 /// `runtime.step_reports`
-pub(super) async fn step_reports(engine: &Engine, batch: StepReports) -> StepReportOutcomes {
+pub(super) async fn step_reports(engine: &Engine, mut batch: StepReports) -> StepReportOutcomes {
+    let mut put_away = engine.shared.large_outputs.put_away(&engine.shared, &mut batch.reports).await;
     let runs = runs_of(engine, &batch.reports).await;
     let mut pending = Vec::with_capacity(batch.reports.len());
-    for (report, run) in batch.reports.into_iter().zip(runs) {
-        pending.push(match run {
-            Ok(run_id) => Ok(hand_over(engine, run_id, input_of(report)).await),
-            Err(error) => Err(error),
+    for (place, (report, run)) in batch.reports.into_iter().zip(runs).enumerate() {
+        let digest = put_away.remove(&place).transpose().map(Option::flatten);
+        pending.push(match (run, digest) {
+            (Ok(run_id), Ok(digest)) => Ok(hand_over(engine, run_id, input_of(report, digest)).await),
+            (Err(error), _) | (_, Err(error)) => Err(error),
         });
     }
     let mut outcomes = Vec::with_capacity(pending.len());
@@ -53,15 +55,16 @@ async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> oneshot::Rec
     receiver
 }
 
-/// The digest is computed here, where many reports are in work at once, not in the committer.
-fn input_of(report: StepReport) -> Input {
+/// The digest is computed here, where many reports are in work at once, not in the committer; that of
+/// a result whose large outputs were put away is known already.
+fn input_of(report: StepReport, digest: Option<Digest>) -> Input {
     let id = report.execution_id;
     match report.body {
         ReportBody::Ack(ack) => Input::Ack(id, ack),
         ReportBody::Heartbeat(heartbeat) => Input::Heartbeat(id, heartbeat),
         ReportBody::Partial(partial) => Input::Partial(id, partial),
         ReportBody::Result(result) => {
-            let digest = result.digest();
+            let digest = digest.unwrap_or_else(|| result.digest());
             Input::Result(id, result, digest)
         }
     }

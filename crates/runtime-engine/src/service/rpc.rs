@@ -4,7 +4,7 @@ use super::{engine::Engine, reports, runs};
 use contract::{ErrorCode, Json, RpcError, pattern};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::{Arc, OnceLock};
-use wire::{Credentials, Handler, Reply, Request, Stats, credential_in};
+use wire::{Credentials, Handler, LogGate, Reply, Request, Stats, credential_in};
 
 /// Answers requests.
 #[derive(Debug)]
@@ -32,6 +32,22 @@ impl Door {
             .is_some_and(|presented| credentials.check(presented.expose_secret()).is_right())
     }
 
+    /// Puts a refusal on record.
+    fn unauthorized(&self, request: &Request) -> RpcError {
+        static LOG: LogGate = LogGate::new();
+        self.engine.shared.metrics.unauthorized.inc();
+        if let Some(unlogged_before) = LOG.pass_now() {
+            tracing::warn!(
+                event = "access_refused",
+                address = %request.peer.address,
+                reason = ErrorCode::Unauthorized.as_str(),
+                unlogged_before,
+                "a request with a wrong or missing token was refused"
+            );
+        }
+        RpcError::new(ErrorCode::Unauthorized, "the token is wrong or missing")
+    }
+
     async fn metrics(&self) -> Result<String, RpcError> {
         let shared = &self.engine.shared;
         match shared.storage.runs().outstanding_count().await {
@@ -41,6 +57,10 @@ impl Door {
             // The other numbers are worth having when the database is away.
             Err(error) => tracing::debug!(event = "outstanding_uncounted", "{error}"),
         }
+        if let Ok(oldest) = shared.storage.runs().oldest_ended().await {
+            let age = oldest.map_or(0, |at| shared.clock.now().since(at).as_secs());
+            shared.metrics.oldest_run_seconds.set(i64::try_from(age).unwrap_or(i64::MAX));
+        }
         shared.metrics.page(self.stats.get().map(AsRef::as_ref))
     }
 }
@@ -49,8 +69,7 @@ impl Handler for Door {
     async fn call(&self, request: Request) -> Reply {
         let Some(pattern) = pattern::find(&request.pattern) else { return Reply::NoHandler };
         if !self.admits(&request.data) {
-            let message = "the token is wrong or missing";
-            return Reply::Error(RpcError::new(ErrorCode::Unauthorized, message));
+            return Reply::Error(self.unauthorized(&request));
         }
         let (engine, data) = (&self.engine, &request.data);
         match pattern {

@@ -1,26 +1,29 @@
 //! Starting, canceling and reading runs.
 
 use super::{
-    committer::{Command, Start, unavailable, unknown_run},
+    committer::{Command, Start, too_many_running, unavailable},
     draw,
     engine::{Engine, answer, outcome},
 };
 use crate::core::{Confirmation, Graph, Input, Kept, RunStarted};
 use contract::{
-    ErrorCode, Json, RpcError, RunId,
+    ErrorCode, Json, ProcessId, RpcError, RunId,
     report::{Receipt, ReportOutcome},
     run::{
         HistoryEvent, RunDetail, RunHistory, RunHistoryRequest, RunList, RunListRequest, RunRef, RunRetry,
-        RunStart, RunStatus, RunSummary, StepConfirm,
+        RunStart, RunStatus, RunSummary, StepConfirm, StepWord, not_found,
     },
 };
 use serde::Deserialize;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 use storage::runs::{RunFilter, RunRow, StoredEvent};
 use tokio::sync::oneshot;
 
 /// Rows of a page of runs.
 const MAX_RUNS: u32 = 200;
+
+/// Steps of a run whose words are shown.
+const MAX_WORDS: u32 = 1000;
 
 /// Events of a page of a history.
 const MAX_EVENTS: u32 = 1000;
@@ -81,27 +84,46 @@ async fn begin(
     kept: Kept,
     idempotency_key: Option<String>,
 ) -> Result<contract::run::RunStarted, RpcError> {
-    if let Some(most) = graph.max_concurrent_runs {
-        let runs = engine.shared.storage.runs();
-        let process_id = started.process_id;
-        if let Some(key) = &idempotency_key
-            && let Some(run_id) = runs.with_key(process_id, key).await.map_err(|error| unavailable(&error))?
-        {
-            return Ok(contract::run::RunStarted { run_id, created: false });
-        }
-        let running = runs.running_count(process_id, most).await.map_err(|error| unavailable(&error))?;
-        if running >= most {
-            let message = format!(
-                "process {process_id} has {running} running runs, as many as its settings.maxConcurrentRuns \
-                 allows; start again when one has ended"
-            );
-            return Err(RpcError::new(ErrorCode::Overloaded, message));
-        }
+    if let Some(most) = graph.max_concurrent_runs
+        && let Some(answer) = beyond(engine, started.process_id, most, idempotency_key.as_deref()).await?
+    {
+        return answer;
+    }
+    let run_id = draw::run_id();
+    if let Some(before) = started.retry_of {
+        share_files(engine, before, run_id).await?;
     }
     let (reply, receiver) = oneshot::channel();
-    let start = Start { run_id: draw::run_id(), graph, started, kept, idempotency_key, reply };
+    let start = Start { run_id, graph, started, kept, idempotency_key, reply };
     engine.send(Command::Start(Box::new(start))).await;
     answer(receiver).await?
+}
+
+/// Outputs that a run keeps of another may lie in files. Owned before the run exists, so that it is
+/// never without; an owner whose run does not come into being is cleared like that of one that is gone.
+async fn share_files(engine: &Engine, from: RunId, to: RunId) -> Result<(), RpcError> {
+    let now = engine.shared.clock.now();
+    engine.shared.storage.blobs().share(from, to, now).await.map_err(|error| unavailable(&error))
+}
+
+/// Looks ahead whether a start will be refused, which costs no decision then: an answer without it.
+/// The append decides.
+async fn beyond(
+    engine: &Engine,
+    process_id: ProcessId,
+    most: u32,
+    key: Option<&str>,
+) -> Result<Option<Result<contract::run::RunStarted, RpcError>>, RpcError> {
+    let runs = engine.shared.storage.runs();
+    if runs.running_places(process_id).await.map_err(|error| unavailable(&error))? < u64::from(most) {
+        return Ok(None);
+    }
+    if let Some(key) = key
+        && let Some(run_id) = runs.with_key(process_id, key).await.map_err(|error| unavailable(&error))?
+    {
+        return Ok(Some(Ok(contract::run::RunStarted { run_id, created: false })));
+    }
+    Ok(Some(Err(too_many_running(process_id, Some(most)))))
 }
 
 /// `runtime.run_cancel`: done, or canceled before; `conflict` when the run ended otherwise.
@@ -115,9 +137,34 @@ pub(super) async fn cancel(engine: &Engine, asked: RunRef) -> Result<Receipt, Rp
 /// `runtime.run_get`
 pub(super) async fn get(engine: &Engine, asked: RunRef) -> Result<RunDetail, RpcError> {
     let held = engine.shared.load(asked.run_id).await?;
-    held.map(|held| held.state.detail(engine.shared.page_bytes))
+    let detail = held.map(|held| held.state.detail(engine.shared.page_bytes));
+    let mut detail = detail
         .filter(|detail| asked.process_id.is_none_or(|process_id| process_id == detail.run.process_id))
-        .ok_or_else(|| not_found(asked.run_id))
+        .ok_or_else(|| not_found(asked.run_id))?;
+    if !detail.run.status.is_terminal() {
+        add_words(engine, &mut detail).await?;
+    }
+    Ok(detail)
+}
+
+/// Adds what running steps last said of themselves: heartbeats are no events.
+async fn add_words(engine: &Engine, detail: &mut RunDetail) -> Result<(), RpcError> {
+    let words = engine.shared.storage.runs().words(detail.run.id, MAX_WORDS).await;
+    let words = words.map_err(|error| unavailable(&error))?.into_iter();
+    let mut words: HashMap<_, _> = words.map(|word| (word.execution_id, word)).collect();
+    if words.is_empty() {
+        return Ok(());
+    }
+    for step in &mut detail.steps {
+        let told = step.execution_id.and_then(|execution_id| words.remove(&execution_id));
+        let word = |told: storage::runs::StepWord| StepWord {
+            at: told.heartbeat_at,
+            progress: told.progress,
+            message: told.message,
+        };
+        step.word = told.map(word);
+    }
+    Ok(())
 }
 
 /// `runtime.run_list`
@@ -168,10 +215,6 @@ async fn row(engine: &Engine, asked: &RunRef) -> Result<RunRow, RpcError> {
     let row = engine.shared.storage.runs().get(asked.run_id).await.map_err(|error| unavailable(&error))?;
     row.filter(|row| asked.process_id.is_none_or(|process_id| process_id == row.process_id))
         .ok_or_else(|| not_found(asked.run_id))
-}
-
-fn not_found(run_id: RunId) -> RpcError {
-    unknown_run(run_id)
 }
 
 fn page(limit: u32, most: u32) -> Result<u32, RpcError> {

@@ -1,13 +1,15 @@
 //! What the engine is told: every variable with its default (protocol section 9).
 
+use super::Retention;
 use crate::core::Policy;
 use config::Reader;
+use run_files::RunFilesSettings;
 use secrecy::SecretString;
 use std::{
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
-use wire::AllowList;
+use wire::{AllowList, TlsServer, tls::ServerVariables};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -20,6 +22,8 @@ pub struct Settings {
     pub rpc_port: u16,
     /// Who may connect.
     pub allow: AllowList,
+    /// TLS of the RPC door; `None` is plain TCP.
+    pub tls: Option<TlsServer>,
     /// What callers must present in `token`; `None`: nothing is asked for.
     pub rpc_token: Option<SecretString>,
     /// The largest frame of the platform's outer doors. The engine's own door takes twice that, so
@@ -29,10 +33,16 @@ pub struct Settings {
     pub policy: Policy,
     /// How often deadlines that have passed are looked for.
     pub sweep_interval: Duration,
+    /// What is kept of the runs that have ended.
+    pub retention: Retention,
     /// Transactions that run at the same time; 0: three on PostgreSQL, one on SQLite.
     pub committers: usize,
     /// Memory of the runs that are held, over all committers.
     pub cache_bytes: usize,
+    /// Where outputs lie that are too large for the history.
+    pub files: RunFilesSettings,
+    /// Bytes of the outputs of one step that stand in the history.
+    pub inline_output_bytes: usize,
     /// How long a stop may take.
     pub drain_timeout: Duration,
 }
@@ -44,12 +54,16 @@ impl Default for Settings {
             bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
             rpc_port: 0,
             allow: AllowList::default(),
+            tls: None,
             rpc_token: None,
             max_frame_bytes: 16 * 1024 * 1024,
             policy: Policy::default(),
             sweep_interval: Duration::from_secs(1),
+            retention: Retention::default(),
             committers: 0,
             cache_bytes: 64 * 1024 * 1024,
+            files: RunFilesSettings { url: "http://file-service:3000".to_owned(), token: None },
+            inline_output_bytes: 1024 * 1024,
             drain_timeout: Duration::from_secs(30),
         }
     }
@@ -60,13 +74,7 @@ impl Settings {
     pub fn read(reader: &mut Reader<'_>) -> Self {
         let default = Self::default();
         Self {
-            bind: reader.parsed(
-                "CONVEYOR_BIND",
-                "address",
-                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-                "Address that the listeners are bound to.",
-                |text| text.parse().map_err(|_| "is no IP address; use one such as 127.0.0.1 or ::".to_owned()),
-            ),
+            bind: reader.bind_address(),
             rpc_port: reader.port("RUNTIME_ENGINE_RPC_TCP_PORT", 3000, "TCP port of the engine's RPC."),
             allow: reader
                 .list(
@@ -76,6 +84,7 @@ impl Settings {
                     "Addresses that may connect to the engine's RPC.",
                 )
                 .unwrap_or_default(),
+            tls: TlsServer::read(reader, ServerVariables::ENGINE),
             rpc_token: reader
                 .secret("RUNTIME_ENGINE_RPC_TOKEN", "Token of the engine's RPC; unset: none is asked for."),
             max_frame_bytes: bytes(reader, "CONVEYOR_MAX_FRAME_BYTES", 16 * MIB, "Largest frame of a TCP door."),
@@ -86,6 +95,7 @@ impl Settings {
                 default.sweep_interval,
                 "How often deadlines that have passed are looked for.",
             ),
+            retention: Retention::read(reader),
             committers: usize::try_from(reader.number(
                 "RUNTIME_ENGINE_COMMITTERS",
                 "count",
@@ -98,6 +108,13 @@ impl Settings {
                 "RUNTIME_ENGINE_CACHE_BYTES",
                 64 * MIB,
                 "Memory for runs that the engine holds ready; the others are read from the database when needed.",
+            ),
+            files: RunFilesSettings::read(reader),
+            inline_output_bytes: bytes(
+                reader,
+                "RUNTIME_ENGINE_INLINE_OUTPUT_BYTES",
+                MIB,
+                "Outputs of one step that stand in the history of the run; larger ones lie in file-service.",
             ),
             drain_timeout: default.drain_timeout,
         }
@@ -160,10 +177,7 @@ fn positive_millis(
     doc: &'static str,
 ) -> Duration {
     let millis = u64::try_from(default.as_millis()).unwrap_or(u64::MAX);
-    Duration::from_millis(reader.parsed(name, "milliseconds", millis, doc, |text| match text.parse() {
-        Ok(millis) if millis > 0 => Ok(millis),
-        _ => Err("is no time; use a whole number of milliseconds from 1 up".to_owned()),
-    }))
+    reader.positive_millis(name, millis, doc)
 }
 
 fn bytes(reader: &mut Reader<'_>, name: &'static str, default: u64, doc: &'static str) -> usize {

@@ -1,13 +1,13 @@
 //! The sweep: finds attempts whose deadlines have passed, by the database's clock. Tasks that nobody
 //! took are put on their lanes again; deliveries and steps that took too long fail (protocol
-//! section 5). It repairs whatever a flushed queue, a lost notice or a stopped engine left behind.
+//! section 5). It repairs whatever a flushed queue, a lost notice or a stopped engine left behind, and
+//! watches that clock for steps.
 
 use super::{committer::Command, engine::Engine, metrics::Label};
 use crate::core::Input;
-use contract::Millis;
 use queue::{Lane, Queue};
 use std::time::Duration;
-use storage::runs::{AttemptState, DueAttempt};
+use storage::runs::{AttemptLane, AttemptState, DueAttempt};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
@@ -18,39 +18,42 @@ const BATCH: u32 = 500;
 /// off first, and is most likely these very tasks.
 const LANE_CEILING: u64 = 10_000;
 
-/// How often the database's clock is read.
-const CLOCK_REFRESH: Duration = Duration::from_secs(30);
-
 #[derive(Debug)]
 pub(super) struct Sweep {
     engine: Engine,
     queue: Queue,
-    /// Before this moment nobody who had claimed a task is declared lost: the engine may have been
-    /// away while the ack came.
-    lost_before: Millis,
+    /// Until one delivery deadline after this moment nobody who had claimed a task is declared lost: the
+    /// engine may have been away while the ack came.
+    started: Instant,
     every: Duration,
 }
 
 impl Sweep {
     /// A sweep of an engine that starts now.
     pub(super) fn new(engine: Engine, queue: Queue, every: Duration) -> Self {
-        let lost_before = engine.shared.clock.now().plus(engine.shared.policy.delivery_timeout);
-        Self { engine, queue, lost_before, every }
+        Self { engine, queue, started: Instant::now(), every }
     }
 
     pub(super) async fn run(self, stop: CancellationToken) {
         let mut ticks = interval(self.every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut clock_read = Instant::now();
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => {}
             }
-            if clock_read.elapsed() >= CLOCK_REFRESH {
-                clock_read = Instant::now();
-                if let Err(error) = self.engine.shared.clock.refresh().await {
+            // First: what a step of the clock made overdue is not.
+            match self.engine.shared.clock.watch().await {
+                Ok(None) => {}
+                Ok(Some(step)) => tracing::warn!(
+                    event = "clock_stepped",
+                    by_ms = step.by_ms(),
+                    "the database's clock has stepped; outstanding deadlines were moved along"
+                ),
+                Err(error) => {
                     tracing::warn!(event = "clock_unread", "the database's clock could not be read: {error}");
+                    // Without it nobody can be said to be late.
+                    continue;
                 }
             }
             if let Err(error) = self.once(&stop).await {
@@ -60,9 +63,11 @@ impl Sweep {
     }
 
     async fn once(&self, stop: &CancellationToken) -> Result<(), storage::Error> {
-        let hold = self.engine.shared.policy.republish_after;
+        let policy = &self.engine.shared.policy;
+        let hold = policy.republish_after;
         while !stop.is_cancelled() {
-            let due = self.engine.shared.storage.runs().take_due(BATCH, hold, self.lost_before).await?;
+            let spares_claimed = self.started.elapsed() < policy.delivery_timeout;
+            let due = self.engine.shared.storage.runs().take_due(BATCH, hold, spares_claimed).await?;
             let was_last = due.len() < BATCH as usize;
             self.handle(due).await;
             if was_last {
@@ -76,14 +81,14 @@ impl Sweep {
         if due.is_empty() {
             return;
         }
-        let lanes_are_full = self.lanes_are_full().await;
+        let full = self.full_lanes().await;
         for attempt in due {
-            let DueAttempt { execution_id, run_id, state, is_task, .. } = attempt;
+            let DueAttempt { execution_id, run_id, state, lane, .. } = attempt;
             let (done, command) = match state {
-                _ if !is_task => {
+                _ if matches!(lane, AttemptLane::Timer | AttemptLane::Person) => {
                     ("timer_due", Some(Command::input(run_id, Input::TimerDue(execution_id), None)))
                 }
-                AttemptState::Queued if lanes_are_full => ("lane_full", None),
+                AttemptState::Queued if full.contains(&lane) => ("lane_full", None),
                 AttemptState::Queued => ("republished", Some(Command::republish(run_id, execution_id))),
                 AttemptState::Dispatched => (
                     "delivery_overdue",
@@ -100,13 +105,15 @@ impl Sweep {
         }
     }
 
-    /// A queue that does not answer is not full: publishing fails by itself then.
-    async fn lanes_are_full(&self) -> bool {
-        for lane in Lane::ALL {
+    /// The lanes that hold so much that nothing is put there again; the other one goes on. A queue that
+    /// does not answer is not full: publishing fails by itself then.
+    async fn full_lanes(&self) -> Vec<AttemptLane> {
+        let mut full = Vec::new();
+        for (lane, of) in [(Lane::Plugin, AttemptLane::Plugin), (Lane::Executor, AttemptLane::Executor)] {
             if self.queue.depth(lane).await.is_ok_and(|depth| depth >= LANE_CEILING) {
-                return true;
+                full.push(of);
             }
         }
-        false
+        full
     }
 }

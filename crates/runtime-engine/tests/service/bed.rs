@@ -80,7 +80,13 @@ impl Bed {
             redelivery_backoff_max: Duration::from_millis(1),
             ..Policy::default()
         };
-        let settings = Settings { policy, sweep_interval: Duration::from_millis(10), ..Settings::default() };
+        let settings = Settings {
+            policy,
+            sweep_interval: Duration::from_millis(10),
+            // No file-service is there, unless a test starts one.
+            inline_output_bytes: usize::MAX,
+            ..Settings::default()
+        };
         Self { storage: open(&url).await, url, queue: Queue::in_process(), settings, _folder: folder }
     }
 

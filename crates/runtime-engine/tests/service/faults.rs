@@ -15,6 +15,7 @@ use storage::runs::{Append, Appended, NewEvent};
 on_both_databases!(
     a_restarted_engine_goes_on_in_the_middle_of_a_run,
     the_sweep_publishes_again_what_a_flushed_queue_lost,
+    a_full_lane_keeps_nothing_from_the_other,
     a_failed_delivery_comes_again_as_a_new_attempt_until_the_budget_is_used_up,
     a_dispatch_without_ack_is_lost_after_its_deadline,
     after_a_start_nobody_is_declared_lost_before_one_delivery_deadline,
@@ -64,6 +65,29 @@ async fn the_sweep_publishes_again_what_a_flushed_queue_lost(mut bed: Bed) {
     engine.finish(&again, &json!({"o": 1})).await;
     bed.flush().await;
     bed.take_for(Lane::Executor, "b", 1).await;
+    engine.stop().await;
+}
+
+async fn a_full_lane_keeps_nothing_from_the_other(bed: Bed) {
+    let engine = bed.engine().await;
+    bed.queue.push(Lane::Plugin, vec![String::new(); 10_000]).await.unwrap();
+    let run_id = engine.run(bed.process(&chain()).await, &json!({"q": 1})).await;
+    // The plugin's task stands behind the others, or was not put there again: both are right.
+    let runs = bed.storage.runs();
+    let attempt = runs.outstanding(run_id).await.unwrap().remove(0).execution_id;
+    let report = contract::report::StepResult::ok(crate::bed::values(&json!({"o": 1})));
+    let report = contract::report::StepReport {
+        execution_id: attempt,
+        run_id: Some(run_id),
+        body: contract::report::ReportBody::Result(report),
+    };
+    assert_eq!(engine.reports(vec![report]).await[0].code(), "applied");
+    let lost = bed.take_for(Lane::Executor, "b", 1).await;
+    let again = bed.take_for(Lane::Executor, "b", 1).await;
+    assert_eq!(
+        (again.execution_id, bed.queue.depth(Lane::Plugin).await.unwrap()),
+        (lost.execution_id, 10_001)
+    );
     engine.stop().await;
 }
 

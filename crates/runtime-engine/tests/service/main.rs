@@ -5,7 +5,9 @@
 
 mod bed;
 mod faults;
+mod large_outputs;
 mod replicas;
 mod reports;
+mod retention;
 mod runs;
 mod waits;

@@ -126,7 +126,7 @@ async fn an_ack_tells_whose_ack_counts(bed: Bed) {
     engine.run(bed.process(&tasks(&["a"])).await, &json!({})).await;
     let task = bed.take(Lane::Plugin).await;
     let by = |worker: &str| StepReport {
-        body: ReportBody::Ack(Ack { worker_id: Some(worker.into()) }),
+        body: ReportBody::Ack(Ack { worker_id: Some(worker.into()), ..Ack::default() }),
         ..ack_of(task.execution_id)
     };
     let told = |status, worker: &str| ReportOutcome::Ok(Receipt { status, worker_id: Some(worker.into()) });

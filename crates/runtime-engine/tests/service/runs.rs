@@ -108,9 +108,9 @@ async fn unknown_and_foreign_processes_are_not_found(bed: Bed) {
     let run_id = engine.run(process_id, &json!({"q": 1})).await;
     let elsewhere = RunRef { run_id, process_id: Some(ProcessId(Uuid::now_v7())) };
     let error = engine.call::<_, RunDetail>(pattern::RUNTIME_RUN_GET, &elsewhere).await.unwrap_err();
-    assert_eq!(code_of(&error), ErrorCode::NotFound);
+    assert_eq!(code_of(&error), ErrorCode::RunNotFound);
     let error = engine.call::<_, Receipt>(pattern::RUNTIME_RUN_CANCEL, &elsewhere).await.unwrap_err();
-    assert_eq!(code_of(&error), ErrorCode::NotFound);
+    assert_eq!(code_of(&error), ErrorCode::RunNotFound);
     engine.stop().await;
 }
 

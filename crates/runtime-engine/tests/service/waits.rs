@@ -1,7 +1,7 @@
 //! Loops, steps that wait for a person or a moment, limits and repetitions of runs, with engines
 //! that come and go.
 
-use crate::bed::{Bed, code_of, on_both_databases, start_of, values};
+use crate::bed::{Bed, code_of, on_both_databases, start_of, tasks, values};
 use contract::{
     ErrorCode, NodePath, RpcError, RunId, pattern,
     report::{Accepted, Receipt},
@@ -16,6 +16,7 @@ on_both_databases!(
     a_delay_survives_a_restart_and_fires_by_the_databases_clock,
     a_run_beyond_its_deadline_fails_and_leaves_nothing_outstanding,
     a_start_beyond_the_limit_of_running_runs_is_refused_as_overloaded,
+    simultaneous_starts_at_several_engines_stay_within_the_limit,
     a_repeated_run_keeps_what_had_finished,
     only_a_run_that_failed_or_was_canceled_is_repeated,
     a_schedule_starts_one_run_per_firing_however_many_engines_there_are,
@@ -175,6 +176,33 @@ fn repeat(run_id: RunId) -> RunRetry {
     RunRetry { run_id, process_id: None, user_id: "ann".into(), idempotency_key: None }
 }
 
+async fn simultaneous_starts_at_several_engines_stay_within_the_limit(bed: Bed) {
+    const MOST: usize = 3;
+    let (one, two) = (bed.engine().await, bed.engine().await);
+    let mut document = tasks(&["a"]);
+    document["settings"] = json!({"name": "x", "maxConcurrentRuns": MOST});
+    let process_id = bed.process(&document).await;
+    let payload = json!({});
+    // Twice, so that the second time places are taken that were freed.
+    for _ in 0..2 {
+        let starts = (0..20).map(|n| [&one, &two][n % 2].start(process_id, &payload));
+        let (started, refused): (Vec<_>, Vec<_>) =
+            futures::future::join_all(starts).await.into_iter().partition(Result::is_ok);
+        assert_eq!((started.len(), refused.len()), (MOST, 20 - MOST));
+        assert!(refused.iter().all(|refused| {
+            refused.as_ref().is_err_and(|error| code_of(error) == ErrorCode::Overloaded && error.retryable)
+        }));
+        // Hints may come twice.
+        let mut ended = 0;
+        while ended < MOST {
+            let task = bed.take_for(Lane::Plugin, "a", 1).await;
+            ended += usize::from(one.finish(&task, &json!({"o": 1})).await.code() == "applied");
+        }
+    }
+    one.stop().await;
+    two.stop().await;
+}
+
 async fn a_repeated_run_keeps_what_had_finished(bed: Bed) {
     let engine = bed.engine().await;
     let run_id = engine.run(bed.process(&crate::bed::chain()).await, &json!({"q": 1})).await;
@@ -204,7 +232,7 @@ async fn only_a_run_that_failed_or_was_canceled_is_repeated(bed: Bed) {
         engine.call::<_, RunStarted>(pattern::RUNTIME_RUN_RETRY, &repeat(run_id)).await.unwrap_err().code
     };
     assert_eq!(refused(run_id).await, ErrorCode::Conflict);
-    assert_eq!(refused(RunId(uuid::Uuid::now_v7())).await, ErrorCode::NotFound);
+    assert_eq!(refused(RunId(uuid::Uuid::now_v7())).await, ErrorCode::RunNotFound);
     engine.stop().await;
 }
 

@@ -14,6 +14,9 @@ const UNYANK: &str = "\
     UPDATE publications SET yanked_at = NULL \
     WHERE plugin_id = $1 AND version = $2 AND yanked_at IS NOT NULL";
 
+const LIMIT: &str = "\
+    UPDATE plugins SET max_attempts = $2 WHERE plugin_id = $1 AND COALESCE(max_attempts, 0) <> COALESCE($2, 0)";
+
 // Two changes within a millisecond are one: what came of them counts.
 const REMEMBER: &str = "\
     INSERT INTO plugin_health_history (plugin_id, at, state, reason) VALUES ($1, $2, $3, $4) \
@@ -48,7 +51,7 @@ impl Catalogue {
             .bind(at.0)
             .execute(&mut *c)
             .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -67,7 +70,7 @@ impl Catalogue {
             .bind(version)
             .execute(&mut *c)
             .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -80,7 +83,7 @@ impl Catalogue {
                 .bind(plugin_id)
                 .execute(&mut *c)
                 .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -98,7 +101,7 @@ impl Catalogue {
                 query = query.bind(at.0);
             }
             let done = query.execute(&mut *c).await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -112,7 +115,7 @@ impl Catalogue {
                     .bind(at.0)
                     .execute(&mut *c)
                     .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -126,7 +129,17 @@ impl Catalogue {
                     .bind(quarantined)
                     .execute(&mut *c)
                     .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
+        })
+    }
+
+    /// Says how many attempts of a plugin may be dispatched and unfinished at once, from 1 up; `None`: as
+    /// many as there are. Attempts that were dispatched without a limit do not count.
+    pub async fn set_max_attempts(&self, plugin_id: &str, most: Option<u32>) -> Result<Change> {
+        in_tx!(&self.db, |c| {
+            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
+            let done = sqlx::query(LIMIT).bind(plugin_id).bind(most.map(i64::from)).execute(&mut *c).await?;
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
@@ -143,12 +156,12 @@ impl Catalogue {
             .bind(i64::from(endpoint.port))
             .execute(&mut *c)
             .await?;
-            grown!(c, revision, done.rows_affected() > 0)
+            grown!(c, revision, plugin_id, done.rows_affected() > 0)
         })
     }
 
-    /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only when the state changes: a steady sweep
-    /// invalidates no cache. `changed` tells the same.
+    /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only
+    /// when the state changes: a steady sweep invalidates no cache. `changed` tells the same.
     pub async fn record_health(&self, plugin_id: &str, health: &Health) -> Result<Change> {
         in_tx!(&self.db, |c| {
             let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
@@ -189,7 +202,7 @@ impl Catalogue {
                 let kept = i64::try_from(HEALTH_HISTORY).unwrap_or(i64::MAX);
                 sqlx::query(FORGET).bind(plugin_id).bind(kept).execute(&mut *c).await?;
             }
-            grown!(c, revision, changed)
+            grown!(c, revision, plugin_id, changed)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Committing a publication: one transaction under the catalogue's lock, decided by a pure function.
 
-use super::{Catalogue, GROW, LOCK, Seal};
+use super::{Catalogue, LOCK, Seal, grow};
 use crate::{
     db::{Fail, in_tx},
     error::{Error, Result},
@@ -143,6 +143,9 @@ const OWNED_BY_OTHERS: [&str; 3] = [
      ORDER BY n.node_type, p.plugin_id",
 ];
 
+/// Three parameters each; SQLite takes 32,766, PostgreSQL 65,535.
+const NODE_TYPES_AT_ONCE: usize = 5_000;
+
 const PUT_PUBLICATION: &str = "\
     INSERT INTO publications (publication_id, plugin_id, version, digest, label, description, manifest, \
                               items, assets, published_at, signature, signed_by, position) \
@@ -234,16 +237,15 @@ macro_rules! put_documents {
             .bind($publication_id.0)
             .execute(&mut *$c)
             .await?;
-        for (ordinal, node_type) in (0_i64..).zip(&$new.node_types) {
-            sqlx::query(
-                "INSERT INTO publication_node_types (publication_id, ordinal, node_type) \
-                 VALUES ($1, $2, $3) ON CONFLICT (publication_id, node_type) DO NOTHING",
-            )
-            .bind($publication_id.0)
-            .bind(ordinal)
-            .bind(node_type)
-            .execute(&mut *$c)
-            .await?;
+        let named: Vec<(i64, &String)> = (0..).zip(&$new.node_types).collect();
+        for part in named.chunks(NODE_TYPES_AT_ONCE) {
+            let mut query =
+                QueryBuilder::new("INSERT INTO publication_node_types (publication_id, ordinal, node_type) ");
+            query.push_values(part, |mut row, (ordinal, node_type)| {
+                row.push_bind($publication_id.0).push_bind(ordinal).push_bind(node_type);
+            });
+            query.push(" ON CONFLICT (publication_id, node_type) DO NOTHING");
+            query.build().persistent(false).execute(&mut *$c).await?;
         }
     }};
 }
@@ -324,7 +326,7 @@ impl Catalogue {
             };
             let moved = put_endpoints!(c, new);
             if revived || moved || sealed {
-                revision = sqlx::query_scalar(GROW).fetch_one(&mut *c).await?;
+                revision = grow!(c, &new.plugin_id);
             }
             Ok::<_, Fail>(match plan {
                 Plan::Refresh(_) => Committed::Unchanged { publication_id, revision },

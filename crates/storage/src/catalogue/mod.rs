@@ -3,15 +3,14 @@
 //! writes it; control plane, engine and api read it through [`Snapshot`].
 //!
 //! Every change grows one revision, under whose row lock all changes happen: two publishers at once
-//! see one another's result (failure matrix row 28). Nothing is ever deleted: removal is a tombstone,
+//! see one another's result (failure matrix row 28). Every revision tells which plugin it is about, so
+//! that a cache reads what changed and not everything ([`Catalogue::renewed`]). Nothing is ever deleted: removal is a tombstone,
 //! publications stay for the runs pinned to them (rows 30 and 31).
 
 mod changes;
 mod commit;
 mod load;
 mod snapshot;
-#[cfg(test)]
-mod snapshot_tests;
 
 pub use commit::{Committed, NewPublication};
 pub use snapshot::{EnablementKey, PinKey, PluginRow, PublicationRow, Snapshot};
@@ -85,12 +84,39 @@ const LOCK: &str = "UPDATE catalogue_revision SET revision = revision WHERE id =
 /// Grows the revision.
 const GROW: &str = "UPDATE catalogue_revision SET revision = revision + 1 WHERE id = 1 RETURNING revision";
 
-/// `grown!(c, revision, changed)`: the [`Change`], growing the revision when something changed.
+/// Tells what the new revision is about.
+const TELL: &str = "INSERT INTO catalogue_changes (revision, plugin_id) VALUES ($1, $2)";
+
+/// Forgets what was told long ago.
+const FORGET_TOLD: &str = "DELETE FROM catalogue_changes WHERE revision <= $1";
+
+/// So many revisions at least are told; caches that know only an older one read everything.
+const TOLD: i64 = 10_000;
+
+/// Old ones are forgotten once in so many revisions.
+const FORGET_EVERY: i64 = 100;
+
+/// `grow!(c, plugin_id)`: the new revision, which is about that plugin.
+macro_rules! grow {
+    ($c:expr, $plugin_id:expr) => {{
+        let revision: i64 = ::sqlx::query_scalar($crate::catalogue::GROW).fetch_one(&mut *$c).await?;
+        ::sqlx::query($crate::catalogue::TELL).bind(revision).bind($plugin_id).execute(&mut *$c).await?;
+        if revision % $crate::catalogue::FORGET_EVERY == 0 {
+            let forgotten = revision - $crate::catalogue::TOLD;
+            ::sqlx::query($crate::catalogue::FORGET_TOLD).bind(forgotten).execute(&mut *$c).await?;
+        }
+        revision
+    }};
+}
+use grow;
+
+/// `grown!(c, revision, plugin_id, changed)`: the [`Change`], growing the revision when something about
+/// the plugin changed.
 macro_rules! grown {
-    ($c:expr, $revision:expr, $changed:expr) => {{
+    ($c:expr, $revision:expr, $plugin_id:expr, $changed:expr) => {{
         let changed: bool = $changed;
         let revision: i64 = match changed {
-            true => ::sqlx::query_scalar($crate::catalogue::GROW).fetch_one(&mut *$c).await?,
+            true => $crate::catalogue::grow!($c, $plugin_id),
             false => $revision,
         };
         Ok($crate::catalogue::Change { changed, revision })

@@ -8,7 +8,10 @@ use contract::{
     manifest::Endpoint,
     policy::{Facts, PluginFacts},
 };
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 /// Whose setting says whether a plugin is enabled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +67,8 @@ pub struct PluginRow {
     pub removed_at: Option<Millis>,
     /// Quarantined by an operator.
     pub quarantined: bool,
+    /// How many attempts may be dispatched and unfinished at once; `None`: as many as there are.
+    pub max_attempts: Option<u32>,
     /// As the last probe found it.
     pub health: Health,
     /// Its own listener.
@@ -106,21 +111,87 @@ impl PluginRow {
     }
 }
 
-/// The catalogue at one revision.
+/// The catalogue at one revision. Copies share what they have in common, so that the next revision
+/// costs what has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Grows with every change.
     pub revision: i64,
     /// By plugin id.
-    pub plugins: BTreeMap<String, PluginRow>,
+    pub plugins: BTreeMap<String, Arc<PluginRow>>,
     /// Explicit settings; everything else follows the default.
-    pub enablement: BTreeMap<EnablementKey, bool>,
+    pub enablement: Arc<BTreeMap<EnablementKey, bool>>,
     /// Pinned versions.
-    pub pins: BTreeMap<PinKey, String>,
-    /// Owner of each node type that some publication has.
-    owners: HashMap<String, String>,
+    pub pins: Arc<BTreeMap<PinKey, String>>,
+    index: Index,
+}
+
+/// The lookups of a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Index {
+    /// The plugins with a publication that has the node type, in their order; mostly one.
+    claimants: Arc<HashMap<Arc<str>, Vec<Arc<str>>>>,
     /// Plugin and place of each publication.
-    publications: HashMap<PublicationId, (String, usize)>,
+    publications: Arc<HashMap<PublicationId, (Arc<str>, usize)>>,
+}
+
+/// What has changed since a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Delta {
+    /// The revision that it leads to.
+    pub(super) revision: i64,
+    /// The plugins that something has changed about.
+    pub(super) changed: BTreeSet<String>,
+    /// These plugins as they are now, as far as they were published.
+    pub(super) plugins: BTreeMap<String, PluginRow>,
+    /// The settings about them.
+    pub(super) enablement: BTreeMap<EnablementKey, bool>,
+    /// The pins to them.
+    pub(super) pins: BTreeMap<PinKey, String>,
+}
+
+impl Index {
+    fn add(&mut self, plugin: &PluginRow) {
+        let (claimants, publications) =
+            (Arc::make_mut(&mut self.claimants), Arc::make_mut(&mut self.publications));
+        let id: Arc<str> = plugin.plugin_id.as_str().into();
+        for (place, publication) in plugin.publications.iter().enumerate() {
+            publications.insert(publication.publication_id, (Arc::clone(&id), place));
+            for node_type in &publication.node_types {
+                let plugins = match claimants.get_mut(node_type.as_str()) {
+                    Some(plugins) => plugins,
+                    None => claimants.entry(node_type.as_str().into()).or_default(),
+                };
+                if let Err(place) = plugins.binary_search(&id) {
+                    plugins.insert(place, Arc::clone(&id));
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, plugin: &PluginRow) {
+        let (claimants, publications) =
+            (Arc::make_mut(&mut self.claimants), Arc::make_mut(&mut self.publications));
+        for publication in &plugin.publications {
+            publications.remove(&publication.publication_id);
+            for node_type in &publication.node_types {
+                if let Some(plugins) = claimants.get_mut(node_type.as_str()) {
+                    plugins.retain(|id| **id != *plugin.plugin_id);
+                    if plugins.is_empty() {
+                        claimants.remove(node_type.as_str());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Have both the same publications with the same node types?
+fn same_index(one: &PluginRow, other: &PluginRow) -> bool {
+    let named = |row: &PluginRow| -> Vec<_> {
+        row.publications.iter().map(|row| (row.publication_id, row.node_types.clone())).collect()
+    };
+    named(one) == named(other)
 }
 
 impl Snapshot {
@@ -131,39 +202,79 @@ impl Snapshot {
         enablement: BTreeMap<EnablementKey, bool>,
         pins: BTreeMap<PinKey, String>,
     ) -> Self {
-        let mut claims: HashMap<&str, ((bool, bool), &str)> = HashMap::new();
-        let mut publications = HashMap::new();
-        for plugin in plugins.values() {
-            for (place, publication) in plugin.publications.iter().enumerate() {
-                publications.insert(publication.publication_id, (plugin.plugin_id.clone(), place));
-                for node_type in &publication.node_types {
-                    let Some(claim) = plugin.claim(node_type) else { continue };
-                    let best = claims.entry(node_type).or_insert((claim, &plugin.plugin_id));
-                    if claim < best.0 {
-                        *best = (claim, &plugin.plugin_id);
-                    }
+        let mut index = Index::default();
+        plugins.values().for_each(|plugin| index.add(plugin));
+        let plugins = plugins.into_iter().map(|(id, plugin)| (id, Arc::new(plugin))).collect();
+        Self { revision, plugins, enablement: enablement.into(), pins: pins.into(), index }
+    }
+
+    /// The catalogue after the changes.
+    pub(super) fn after(&self, delta: Delta) -> Self {
+        let Delta { revision, changed, mut plugins, enablement, pins } = delta;
+        let mut next = Self { revision, ..self.clone() };
+        for id in &changed {
+            let (old, new) = (next.plugins.remove(id), plugins.remove(id));
+            let moved = match (&old, &new) {
+                (Some(old), Some(new)) => !same_index(old, new),
+                _ => true,
+            };
+            if let Some(old) = old.filter(|_| moved) {
+                next.index.remove(&old);
+            }
+            if let Some(new) = new {
+                if moved {
+                    next.index.add(&new);
                 }
+                next.plugins.insert(id.clone(), Arc::new(new));
             }
         }
-        let owners = claims
-            .into_iter()
-            .map(|(node_type, (_, plugin_id))| (node_type.to_owned(), plugin_id.to_owned()))
-            .collect();
-        Self { revision, plugins, enablement, pins, owners, publications }
+        settle(&mut next.enablement, enablement, |key| changed.contains(&key.plugin_id));
+        settle(&mut next.pins, pins, |key| changed.contains(&key.plugin_id));
+        next
+    }
+
+    /// A plugin, also a removed one.
+    pub fn plugin(&self, plugin_id: &str) -> Option<&PluginRow> {
+        self.plugins.get(plugin_id).map(Arc::as_ref)
     }
 
     /// The plugin that a node type belongs to: the live one whose newest usable publication has it (or
     /// a yanked one that is newer still), else a live one with an older publication that has it (a
     /// workspace may be pinned to that), else a removed one.
     pub fn owner_of(&self, node_type: &str) -> Option<&PluginRow> {
-        self.plugins.get(self.owners.get(node_type)?)
+        match self.index.claimants.get(node_type)?.as_slice() {
+            [only] => self.plugin(only),
+            several => {
+                let claims = several.iter().filter_map(|id| {
+                    let plugin = self.plugin(id)?;
+                    Some((plugin.claim(node_type)?, plugin))
+                });
+                claims.min_by_key(|(claim, _)| *claim).map(|(_, plugin)| plugin)
+            }
+        }
     }
 
     /// The plugin and the row of a publication.
     pub fn publication(&self, publication_id: PublicationId) -> Option<(&PluginRow, &PublicationRow)> {
-        let (plugin_id, place) = self.publications.get(&publication_id)?;
-        let plugin = self.plugins.get(plugin_id)?;
+        let (plugin_id, place) = self.index.publications.get(&publication_id)?;
+        let plugin = self.plugin(plugin_id)?;
         Some((plugin, plugin.publications.get(*place)?))
+    }
+
+    /// The plugin that gets a task, when it has a limit of attempts at once: that of the publication, or
+    /// without one the owner of the node type.
+    pub fn limited_plugin(
+        &self,
+        node_type: &str,
+        publication_id: Option<PublicationId>,
+    ) -> Option<&PluginRow> {
+        let found = publication_id.and_then(|id| self.publication(id)).map(|(plugin, _)| plugin);
+        found.or_else(|| self.owner_of(node_type)).filter(|plugin| plugin.max_attempts.is_some())
+    }
+
+    /// Has the plugin a limit of attempts at once?
+    pub fn is_limited(&self, plugin_id: &str) -> bool {
+        self.plugins.get(plugin_id).is_some_and(|plugin| plugin.max_attempts.is_some())
     }
 
     /// The version that a workspace is pinned to.
@@ -242,7 +353,7 @@ impl Snapshot {
 
     /// Where the plugin takes tasks of a node type.
     pub fn endpoint_of(&self, plugin_id: &str, node_type: &str) -> Option<&Endpoint> {
-        let plugin = self.plugins.get(plugin_id)?;
+        let plugin = self.plugin(plugin_id)?;
         Some(plugin.node_endpoints.get(node_type).unwrap_or(&plugin.endpoint))
     }
 
@@ -254,7 +365,7 @@ impl Snapshot {
         user_id: Option<&str>,
         default_enabled: bool,
     ) -> Option<PluginSummary> {
-        let plugin = self.plugins.get(plugin_id)?;
+        let plugin = self.plugin(plugin_id)?;
         let newest = plugin.shown()?;
         let in_workspace = self.setting(workspace_id, None, plugin_id).unwrap_or(default_enabled);
         let for_user = user_id.and_then(|user_id| self.setting(workspace_id, Some(user_id), plugin_id));
@@ -272,8 +383,28 @@ impl Snapshot {
             enabled: in_workspace && for_user != Some(false),
             quarantined: plugin.quarantined,
             removed: plugin.removed_at.is_some(),
+            max_attempts: plugin.max_attempts,
             pinned_version: self.pinned_version(plugin_id, workspace_id).map(str::to_owned),
             signature: newest.seal.state,
         })
     }
 }
+
+/// Puts the entries of changed plugins in place of those that were; nothing is copied where nothing
+/// differs.
+fn settle<K: Clone + Ord, V: Clone + PartialEq>(
+    known: &mut Arc<BTreeMap<K, V>>,
+    found: BTreeMap<K, V>,
+    about_changed: impl Fn(&K) -> bool,
+) {
+    if known.iter().filter(|(key, _)| about_changed(key)).eq(&found) {
+        return;
+    }
+    let known = Arc::make_mut(known);
+    known.retain(|key, _| !about_changed(key));
+    known.extend(found);
+}
+
+#[cfg(test)]
+#[path = "snapshot_tests.rs"]
+mod tests;

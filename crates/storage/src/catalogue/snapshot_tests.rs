@@ -5,7 +5,7 @@ use contract::{
     manifest::Endpoint,
     policy::decide,
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
 
 fn publication(n: u128, version: &str, node_types: &[&str]) -> PublicationRow {
@@ -39,7 +39,7 @@ fn snapshot(plugins: impl IntoIterator<Item = PluginRow>) -> Snapshot {
 
 fn pinned(mut snapshot: Snapshot, plugin_id: &str, version: &str) -> Snapshot {
     let key = PinKey { workspace_id: "pinned".into(), plugin_id: plugin_id.into() };
-    snapshot.pins.insert(key, version.into());
+    Arc::make_mut(&mut snapshot.pins).insert(key, version.into());
     snapshot
 }
 
@@ -136,7 +136,7 @@ fn enablement_is_the_default_until_the_workspace_and_the_user_say_otherwise() {
             user_id: user.map(str::to_owned),
             plugin_id: "jira".into(),
         };
-        all.enablement.insert(key, enabled);
+        Arc::make_mut(&mut all.enablement).insert(key, enabled);
         let enabled = |user: &str, default: bool| {
             let facts = all.facts("get", None, "w", user, default);
             let allowed = decide("get", "w", user, &facts).allowed;
@@ -205,4 +205,24 @@ fn a_yank_gives_no_node_type_away() {
     let other = plugin("other", vec![publication(8, "2", &[]), publication(7, "1", &["put"])]);
     let all = snapshot([yanked(jira(), "0.0.2"), other]);
     assert_eq!(owner(&all, "put").as_deref(), Some("jira"));
+}
+
+#[test]
+fn a_copy_that_changed_in_one_plugin_shares_the_rest() {
+    let other = || plugin("other", vec![publication(7, "1", &["get", "more"])]);
+    let all = snapshot([jira(), other()]);
+    let mut healthy = jira();
+    healthy.health = Health { state: HealthState::Online, ..Health::default() };
+    let delta = |plugin: PluginRow| Delta {
+        revision: 2,
+        changed: [plugin.plugin_id.clone()].into(),
+        plugins: [(plugin.plugin_id.clone(), plugin)].into(),
+        ..Delta::default()
+    };
+    let next = all.after(delta(healthy));
+    assert_eq!(next.plugin("jira").unwrap().health.state, HealthState::Online);
+    assert!(Arc::ptr_eq(&all.plugins["other"], &next.plugins["other"]));
+    assert!(Arc::ptr_eq(&all.index.claimants, &next.index.claimants), "no node type has moved");
+    let removed = PluginRow { removed_at: Some(Millis(1)), ..jira() };
+    assert_eq!(owner(&all.after(delta(removed)), "get").as_deref(), Some("other"));
 }

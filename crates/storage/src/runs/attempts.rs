@@ -10,6 +10,7 @@ use contract::{ExecutionId, Millis, NodePath, RunId};
 use sqlx::{FromRow, QueryBuilder};
 use std::{
     collections::{HashMap, HashSet},
+    str::FromStr,
     time::Duration,
 };
 use uuid::Uuid;
@@ -25,8 +26,35 @@ pub struct DueAttempt {
     pub state: AttemptState,
     /// The deadline that passed.
     pub deadline: Millis,
-    /// Is it a task? Else it waits for a moment or a person ([`LANE_TIMER`], [`LANE_PERSON`]).
-    pub is_task: bool,
+    /// Who could take it.
+    pub lane: AttemptLane,
+}
+
+/// Who takes an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttemptLane {
+    /// A control plane, for a plugin.
+    Plugin,
+    /// An executor.
+    Executor,
+    /// Nobody: it waits for a moment.
+    Timer,
+    /// Nobody: it waits for a person.
+    Person,
+}
+
+impl FromStr for AttemptLane {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "plugin" => Ok(Self::Plugin),
+            "executor" => Ok(Self::Executor),
+            LANE_TIMER => Ok(Self::Timer),
+            LANE_PERSON => Ok(Self::Person),
+            _ => Err(format!("{text:?} is no lane of attempts")),
+        }
+    }
 }
 
 /// The lane of attempts that wait for a moment; nobody takes them.
@@ -156,18 +184,22 @@ impl Runs {
     /// Takes at most `limit` (512) outstanding attempts whose deadline has passed by the database's clock,
     /// the oldest first, and moves their deadlines by `hold` from now, so that another engine does
     /// not take them meanwhile. What becomes of them the taker appends; if it dies, they are due
-    /// again after `hold`. Attempts that somebody had claimed are only taken once the clock has
-    /// reached `lost_before`: after a restart nobody is declared lost before one full delivery
-    /// deadline has passed (protocol section 5).
-    pub async fn take_due(&self, limit: u32, hold: Duration, lost_before: Millis) -> Result<Vec<DueAttempt>> {
+    /// again after `hold`. With `spares_claimed` attempts that somebody had claimed are left: after a
+    /// restart nobody is declared lost before one full delivery deadline has passed (protocol section 5).
+    pub async fn take_due(
+        &self,
+        limit: u32,
+        hold: Duration,
+        spares_claimed: bool,
+    ) -> Result<Vec<DueAttempt>> {
         let (clock, skip_locked) = (self.db.clock(), self.db.skip_locked());
         let limit = limit.min(MAX_DUE);
         let due: Vec<(Uuid, Uuid, String, i64, String)> = in_tx!(&self.db, |c| {
             let mut query = QueryBuilder::new(
                 "SELECT execution_id, run_id, state, deadline, lane FROM attempts WHERE outstanding AND deadline <= ",
             );
-            query.push(clock).push(" AND (state = 'queued' OR ").push(clock).push(" >= ");
-            query.push_bind(lost_before.0).push(") ORDER BY deadline LIMIT ").push_bind(i64::from(limit));
+            query.push(clock).push(if spares_claimed { " AND state = 'queued'" } else { "" });
+            query.push(" ORDER BY deadline LIMIT ").push_bind(i64::from(limit));
             query.push(skip_locked);
             let due: Vec<(Uuid, Uuid, String, i64, String)> =
                 query.build_query_as().fetch_all(&mut *c).await?;
@@ -192,7 +224,7 @@ impl Runs {
                     run_id: RunId(run_id),
                     state: rows::named(&state, format_args!("attempt {execution_id}"))?,
                     deadline: Millis(deadline),
-                    is_task: lane != LANE_TIMER && lane != LANE_PERSON,
+                    lane: rows::named(&lane, format_args!("attempt {execution_id}"))?,
                 })
             })
             .collect()

@@ -11,11 +11,15 @@
 mod append;
 mod attempts;
 mod live;
+mod places;
+mod prune;
 mod read;
 
 pub use append::{Append, Appended, AttemptUpdate, NewAttempt, NewEvent, NewRun};
-pub use attempts::{DueAttempt, LANE_PERSON, LANE_TIMER, OutstandingAttempt};
-pub use live::LiveAttempt;
+pub use attempts::{AttemptLane, DueAttempt, LANE_PERSON, LANE_TIMER, OutstandingAttempt};
+pub use live::{AttemptPlace, LiveAttempt, StepWord};
+pub use places::{PlaceClaim, PlaceClaims};
+pub use prune::{Look, Prunable};
 pub use read::{RunCursor, RunFilter, RunRow, StoredEvent, StoredRun};
 
 use crate::db::Db;

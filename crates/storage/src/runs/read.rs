@@ -161,8 +161,8 @@ fn event(run_id: RunId, (sequence, at, kind, body): Event) -> Result<StoredEvent
 
 const WITH_KEY: &str = "SELECT run_id FROM runs WHERE process_id = $1 AND idempotency_key = $2";
 const RUNNING: &str = "\
-    SELECT COUNT(*) FROM \
-    (SELECT 1 FROM runs WHERE process_id = $1 AND status = 'running' LIMIT $2) AS running";
+    SELECT COUNT(*) FROM process_places p JOIN runs r ON r.run_id = p.run_id \
+    WHERE p.process_id = $1 AND r.status = 'running'";
 const GET: &str = "\
     SELECT run_id, process_id, process_revision, workspace_id, user_id, status, sequence, created_at, \
            updated_at, finished_at, error, idempotency_key FROM runs WHERE run_id = $1";
@@ -179,12 +179,12 @@ impl Runs {
         row.map(RunRow::try_from).transpose()
     }
 
-    /// How many runs of a process are running, counted up to `most`.
-    pub async fn running_count(&self, process_id: ProcessId, most: u32) -> Result<u32> {
-        let count: i64 = read!(&self.db, |c| {
-            Ok(sqlx::query_scalar(RUNNING).bind(process_id.0).bind(i64::from(most)).fetch_one(c).await?)
-        })?;
-        u32::try_from(count).map_err(|error| Error::corrupt("the number of running runs", &error))
+    /// How many running runs of a process hold a place ([`super::Append::max_running`]): at most as many
+    /// as are running. A cheap look ahead; only the append decides.
+    pub async fn running_places(&self, process_id: ProcessId) -> Result<u64> {
+        let count: i64 =
+            read!(&self.db, |c| Ok(sqlx::query_scalar(RUNNING).bind(process_id.0).fetch_one(c).await?))?;
+        rows::unsigned(count, "the number of running runs")
     }
 
     /// The run of a process that was started with a key.
@@ -213,13 +213,19 @@ impl Runs {
         let Some((row, events)) = found else { return Ok(None) };
         let run = RunRow::try_from(row)?;
         let events: Vec<_> = events.into_iter().map(|row| event(run_id, row)).collect::<Result<_>>()?;
-        if let Some((_, missing)) = events.iter().zip(1..).find(|(event, place)| event.sequence != *place) {
-            return Err(Error::corrupt(format!("run {run_id}"), &format_args!("event {missing} is missing")));
+        let gap = events.iter().zip(1..).find(|(event, place)| event.sequence != *place);
+        let fault = match gap {
+            Some((_, missing)) => format!("event {missing} is missing"),
+            None if u64::try_from(events.len()).ok() != Some(run.sequence) => {
+                "its last events are missing".into()
+            }
+            None => return Ok(Some(StoredRun { run, events })),
+        };
+        // Events of a run that was pruned meanwhile go after its row.
+        match self.get(run_id).await? {
+            None => Ok(None),
+            Some(_) => Err(Error::corrupt(format!("run {run_id}"), &fault)),
         }
-        if u64::try_from(events.len()).ok() != Some(run.sequence) {
-            return Err(Error::corrupt(format!("run {run_id}"), &"its last events are missing"));
-        }
-        Ok(Some(StoredRun { run, events }))
     }
 
     /// At most `limit` events of a run after a sequence number, in order. Empty also for an unknown

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use std::{collections::HashSet, time::Duration};
 use storage::{
     Storage,
-    runs::{Append, Appended, AttemptState, AttemptUpdate},
+    runs::{Append, Appended, AttemptLane, AttemptState, AttemptUpdate},
 };
 
 suite!(
@@ -29,7 +29,10 @@ suite!(
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A run with attempts of these deadlines.
-async fn with_attempts(storage: &Storage, deadlines: &[Option<Millis>]) -> (RunId, Vec<ExecutionId>) {
+pub(crate) async fn with_attempts(
+    storage: &Storage,
+    deadlines: &[Option<Millis>],
+) -> (RunId, Vec<ExecutionId>) {
     let run_id = RunId(id());
     let mut append = start(run_id);
     append.open = deadlines.iter().map(|deadline| attempt(ExecutionId(id()), *deadline)).collect();
@@ -162,24 +165,24 @@ async fn due_attempts_are_taken_by_one_of_two_engines_and_held(storage: Storage)
     let deadlines = [Some(Millis(1)), Some(now.plus(HOUR)), None];
     let (run_id, ids) = with_attempts(&storage, &deadlines).await;
     let runs = storage.runs();
-    let (one, two) = tokio::join!(runs.take_due(10, HOUR, Millis(0)), runs.take_due(10, HOUR, Millis(0)));
+    let (one, two) = tokio::join!(runs.take_due(10, HOUR, false), runs.take_due(10, HOUR, false));
     let taken = [one.unwrap(), two.unwrap()].concat();
     let [due] = taken.as_slice() else { panic!("{taken:?}") };
     assert_eq!((due.execution_id, due.run_id, due.state), (ids[0], run_id, AttemptState::Queued));
-    assert_eq!(due.deadline, Millis(1));
-    assert!(runs.take_due(10, HOUR, Millis(0)).await.unwrap().is_empty());
+    assert_eq!((due.deadline, due.lane), (Millis(1), AttemptLane::Plugin));
+    assert!(runs.take_due(10, HOUR, false).await.unwrap().is_empty());
 
     // A hold that has passed makes it due again.
     let (_, other) = with_attempts(&storage, &[Some(Millis(1))]).await;
-    assert_eq!(runs.take_due(10, Duration::ZERO, Millis(0)).await.unwrap()[0].execution_id, other[0]);
-    assert_eq!(runs.take_due(10, Duration::ZERO, Millis(0)).await.unwrap()[0].execution_id, other[0]);
+    assert_eq!(runs.take_due(10, Duration::ZERO, false).await.unwrap()[0].execution_id, other[0]);
+    assert_eq!(runs.take_due(10, Duration::ZERO, false).await.unwrap()[0].execution_id, other[0]);
 }
 
 async fn due_attempts_come_oldest_first_and_up_to_a_limit(storage: Storage) {
     let (_, ids) = with_attempts(&storage, &[Some(Millis(30)), Some(Millis(10)), Some(Millis(20))]).await;
-    let due = storage.runs().take_due(2, HOUR, Millis(0)).await.unwrap();
+    let due = storage.runs().take_due(2, HOUR, false).await.unwrap();
     assert_eq!(due.iter().map(|due| due.execution_id).collect::<Vec<_>>(), [ids[1], ids[2]]);
-    let due = storage.runs().take_due(2, HOUR, Millis(0)).await.unwrap();
+    let due = storage.runs().take_due(2, HOUR, false).await.unwrap();
     assert_eq!(due.iter().map(|due| due.execution_id).collect::<Vec<_>>(), [ids[0]]);
 }
 
@@ -192,10 +195,9 @@ async fn claimed_attempts_are_not_lost_before_a_delivery_deadline_after_the_star
         ..step(run_id, 1)
     };
     storage.runs().append(&[append]).await.unwrap();
-    let now = storage.now().await.unwrap();
-    let early = storage.runs().take_due(10, HOUR, now.plus(HOUR)).await.unwrap();
+    let early = storage.runs().take_due(10, HOUR, true).await.unwrap();
     assert_eq!(early.iter().map(|due| due.execution_id).collect::<Vec<_>>(), ids[..1]);
-    let due = storage.runs().take_due(10, HOUR, now).await.unwrap();
+    let due = storage.runs().take_due(10, HOUR, false).await.unwrap();
     let states: HashSet<_> = due.iter().map(|due| due.state).collect();
     assert_eq!(states, HashSet::from([AttemptState::Dispatched, AttemptState::Running]));
 }

@@ -24,6 +24,8 @@ suite!(
     a_replaced_version_is_not_yanked,
     a_valid_signature_is_added_and_never_taken_away,
     the_last_changes_of_health_are_kept,
+    a_known_snapshot_is_renewed_by_what_has_changed,
+    a_snapshot_too_old_to_be_renewed_is_read_anew,
 );
 
 pub(crate) fn publication(plugin_id: &str, version: &str, node_types: &[&str]) -> NewPublication {
@@ -87,6 +89,7 @@ async fn health_grows_the_revision_only_when_the_state_changes(storage: Storage)
     let change = catalogue.record_health("jira", &online(20)).await.unwrap();
     assert_eq!(change, Change { changed: false, revision: 2 });
     assert_eq!(catalogue.snapshot().await.unwrap().plugins["jira"].health, online(20));
+    assert_eq!(catalogue.health().await.unwrap()["jira"], online(20), "counts without a new revision too");
     let offline = Health {
         state: HealthState::Offline,
         last_error: Some("connection refused".into()),
@@ -233,4 +236,60 @@ async fn the_last_changes_of_health_are_kept(storage: Storage) {
     assert_eq!(times, (6..=last).rev().collect::<Vec<_>>());
     assert_eq!((history[0].state, history[0].reason.clone()), (HealthState::Online, None));
     assert_eq!(history[1].reason.as_deref(), Some(format!("refused {}", last - 1).as_str()));
+}
+
+async fn a_known_snapshot_is_renewed_by_what_has_changed(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let mut known = catalogue.snapshot().await.unwrap();
+    let first = known.clone();
+    let mut renew = async |what: &str| {
+        let whole = catalogue.snapshot().await.unwrap();
+        known = catalogue.renewed(&known).await.unwrap().unwrap_or_else(|| panic!("{what} is not seen"));
+        assert_eq!(known, whole, "{what}");
+        assert_eq!(catalogue.renewed(&known).await.unwrap(), None, "{what}");
+    };
+    catalogue.set_enabled("w", None, "jira", true, Millis(1)).await.unwrap();
+    renew("enablement ahead of the publication").await;
+    for new in [
+        publication("jira", "1", &["a", "b"]),
+        publication("slack", "1", &["s"]),
+        publication("jira", "2", &["a", "c"]),
+        publication("other", "1", &["b"]),
+    ] {
+        catalogue.commit(&new).await.unwrap();
+        renew(&format!("{}@{}", new.plugin_id, new.version)).await;
+    }
+    let replaced =
+        NewPublication { digest: Digest([2; 32]), allow_republish: true, ..publication("jira", "1", &["d"]) };
+    catalogue.commit(&replaced).await.unwrap();
+    renew("content that was replaced").await;
+    catalogue.pin("w", "jira", "2").await.unwrap();
+    renew("a pin").await;
+    catalogue.unpin("w", "jira").await.unwrap();
+    renew("a pin taken away").await;
+    catalogue.set_yanked("jira", "2", Some(Millis(5))).await.unwrap();
+    renew("a yank").await;
+    catalogue.set_quarantined("slack", true).await.unwrap();
+    catalogue.set_enabled("w", Some("u"), "slack", false, Millis(2)).await.unwrap();
+    renew("two plugins at once").await;
+    catalogue.set_endpoint("slack", &Endpoint { host: "h".into(), port: 1 }).await.unwrap();
+    renew("another place").await;
+    let online = Health { state: HealthState::Online, since: Some(Millis(9)), ..Health::default() };
+    catalogue.record_health("other", &online).await.unwrap();
+    renew("another state").await;
+    catalogue.remove("jira", Millis(9)).await.unwrap();
+    renew("a removal").await;
+    let whole = catalogue.snapshot().await.unwrap();
+    assert_eq!(catalogue.renewed(&first).await.unwrap(), Some(whole), "everything since the beginning");
+}
+
+async fn a_snapshot_too_old_to_be_renewed_is_read_anew(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let known = catalogue.snapshot().await.unwrap();
+    catalogue.commit(&publication("jira", "1", &["a"])).await.unwrap();
+    for change in 0..1_100 {
+        catalogue.set_quarantined("jira", change % 2 == 0).await.unwrap();
+    }
+    let whole = catalogue.snapshot().await.unwrap();
+    assert_eq!(catalogue.renewed(&known).await.unwrap(), Some(whole));
 }

@@ -6,10 +6,15 @@
 
 mod attempts;
 mod catalogue;
+mod clock;
 mod failover;
+mod limits;
 mod others;
+mod places;
 mod processes;
+mod pruning;
 mod publications;
+mod run_files;
 mod run_lists;
 mod runs;
 mod schema;

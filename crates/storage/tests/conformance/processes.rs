@@ -11,6 +11,7 @@ suite!(
     the_processes_of_all_workspaces_are_read_in_pages,
     a_deleted_process_is_gone_but_its_revisions_stay,
     the_processes_that_use_a_node_type_are_named,
+    the_documents_that_use_a_node_type_are_paged,
     a_value_that_a_text_cannot_hold_is_refused_or_kept_whole,
 );
 
@@ -116,4 +117,20 @@ async fn the_processes_of_all_workspaces_are_read_in_pages(storage: Storage) {
     assert_eq!(page(None).await, ids[..1]);
     assert_eq!(page(Some(ids[0])).await, ids[1..]);
     assert!(page(Some(ids[1])).await.iter().all(|id| *id != gone));
+}
+
+async fn the_documents_that_use_a_node_type_are_paged(storage: Storage) {
+    let processes = storage.processes();
+    let one = put(&storage, "w", &draft("one", &["a", "b"])).await;
+    let two = put(&storage, "v", &draft("two", &["b"])).await;
+    put(&storage, "w", &draft("other", &["c"])).await;
+    processes.update(one, &draft("newer", &["b"]), Millis(2)).await.unwrap();
+    let page = async |after, limit| {
+        let found = processes.documents_using(&["a".into(), "b".into()], after, limit).await.unwrap();
+        found.into_iter().map(|stored| (stored.process.process_id, stored.document)).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None, 1).await, [(one, draft("newer", &[]).document)]);
+    assert_eq!(page(Some(one), 9).await, [(two, draft("two", &[]).document)]);
+    assert_eq!(page(Some(two), 9).await, []);
+    assert!(processes.documents_using(&[], None, 9).await.unwrap().is_empty());
 }

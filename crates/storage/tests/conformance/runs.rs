@@ -9,7 +9,6 @@ use storage::{
 };
 
 suite!(
-    running_runs_are_counted_up_to_a_limit_and_found_by_their_key,
     a_run_is_what_was_appended,
     an_append_that_saw_an_older_sequence_conflicts_and_stores_nothing,
     an_append_to_an_unknown_run_conflicts,
@@ -290,27 +289,4 @@ async fn a_run_with_missing_events_is_corrupt_and_named() {
     let update = AttemptUpdate::new(contract::ExecutionId(id()));
     let append = Append { events: Vec::new(), update: vec![update], ..step(run_id, 0) };
     assert_eq!(one(&storage, append).await, Appended::Done);
-}
-
-async fn running_runs_are_counted_up_to_a_limit_and_found_by_their_key(storage: Storage) {
-    let process_id = ProcessId(id());
-    let of_process = |run_id: RunId, key: Option<&str>| {
-        let mut append = start(run_id);
-        if let Some(run) = &mut append.create {
-            run.process_id = process_id;
-            run.idempotency_key = key.map(str::to_owned);
-        }
-        append
-    };
-    let ids = [RunId(id()), RunId(id()), RunId(id())];
-    let starts = [of_process(ids[0], Some("k")), of_process(ids[1], None), of_process(ids[2], None)];
-    storage.runs().append(&starts).await.unwrap();
-    let runs = storage.runs();
-    assert_eq!(runs.running_count(process_id, 2).await.unwrap(), 2);
-    let mut end = step(ids[1], 1);
-    end.status = RunStatus::Finished;
-    runs.append(&[end]).await.unwrap();
-    assert_eq!(runs.running_count(process_id, 9).await.unwrap(), 2);
-    assert_eq!(runs.with_key(process_id, "k").await.unwrap(), Some(ids[0]));
-    assert_eq!(runs.with_key(process_id, "other").await.unwrap(), None);
 }

@@ -14,8 +14,7 @@ pub use config::ClientConfig;
 pub use error::CallError;
 pub use sent::{Link, Sent};
 
-use crate::{outbox::PushError, packet};
-use bytes::Bytes;
+use crate::{codec::Frame, outbox::PushError, packet};
 use connection::Connection;
 use contract::Json;
 use serde::{Serialize, de::DeserializeOwned};
@@ -69,10 +68,10 @@ impl Client {
     /// See [`CallError`].
     pub async fn request(&self, pattern: &str, data: &Json, deadline: Duration) -> Result<Json, CallError> {
         let until = Instant::now() + deadline;
-        let (connection, _permit) = self.ready(until, data).await?;
+        let (connection, _permit) = self.ready(until, data.text().len()).await?;
         let pattern = pattern_json(pattern);
         let mut call = connection.begin().ok_or(CallError::Closed { written: false })?;
-        let frame = self.sized(packet::write_request(&pattern, data, call.id()))?;
+        let frame = self.sized(packet::write_request(&pattern, data.into(), call.id()))?;
         let end = self.push(&connection, frame)?;
         match timeout_at(until, call.outcome()).await {
             Ok(Some(result)) => result,
@@ -90,8 +89,8 @@ impl Client {
     /// See [`CallError`].
     pub async fn emit(&self, pattern: &str, data: &Json, deadline: Duration) -> Result<(), CallError> {
         let until = Instant::now() + deadline;
-        let (connection, _permit) = self.ready(until, data).await?;
-        let frame = self.sized(packet::write_event(&pattern_json(pattern), data))?;
+        let (connection, _permit) = self.ready(until, data.text().len()).await?;
+        let frame = self.sized(packet::write_event(&pattern_json(pattern), data.into()))?;
         let end = self.push(&connection, frame)?;
         match timeout_at(until, connection.outbox().flushed(end)).await {
             Ok(true) => Ok(()),
@@ -121,20 +120,20 @@ impl Client {
     async fn ready(
         &self,
         until: Instant,
-        data: &Json,
+        data_bytes: usize,
     ) -> Result<(Arc<Connection>, SemaphorePermit<'_>), CallError> {
         let permit = match timeout_at(until, self.0.in_flight.acquire()).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) | Err(_) => return Err(CallError::Overloaded),
         };
-        Ok((self.connection(until, data).await?, permit))
+        Ok((self.connection(until, data_bytes).await?, permit))
     }
 
     /// A connection with room in its queue.
-    async fn connection(&self, until: Instant, data: &Json) -> Result<Arc<Connection>, CallError> {
+    async fn connection(&self, until: Instant, data_bytes: usize) -> Result<Arc<Connection>, CallError> {
         let inner = &*self.0;
         // Refused before it is copied into a frame.
-        self.check_size(data.text().len())?;
+        self.check_size(data_bytes)?;
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) % inner.slots.len();
         let connection = inner.slots[turn].connection(until).await?;
         match timeout_at(until, connection.outbox().room()).await {
@@ -144,15 +143,15 @@ impl Client {
         }
     }
 
-    fn push(&self, connection: &Connection, frame: Bytes) -> Result<u64, CallError> {
+    fn push(&self, connection: &Connection, frame: Frame) -> Result<u64, CallError> {
         connection.outbox().push(frame).map_err(|error| match error {
             PushError::Closed => CallError::Closed { written: false },
             PushError::Full { .. } | PushError::OverBudget(_) => CallError::Overloaded,
         })
     }
 
-    fn sized(&self, frame: Bytes) -> Result<Bytes, CallError> {
-        self.check_size(crate::codec::body_bytes(&frame)).map(|()| frame)
+    fn sized(&self, frame: Frame) -> Result<Frame, CallError> {
+        self.check_size(crate::codec::body_bytes(&frame.bytes)).map(|()| frame)
     }
 
     fn check_size(&self, bytes: usize) -> Result<(), CallError> {

@@ -6,7 +6,7 @@ use super::{
     connection::{Call, Connection},
     pattern_json,
 };
-use crate::packet;
+use crate::{packet, secret::Payload};
 use contract::Json;
 use std::{sync::Arc, time::Duration};
 use tokio::{
@@ -49,13 +49,19 @@ impl Client {
     ///
     /// # Errors
     /// See [`CallError`].
-    pub async fn send(&self, pattern: &str, data: &Json, deadline: Duration) -> Result<Sent, CallError> {
+    pub async fn send(
+        &self,
+        pattern: &str,
+        data: impl Into<Payload<'_>>,
+        deadline: Duration,
+    ) -> Result<Sent, CallError> {
+        let data = data.into();
         let until = Instant::now() + deadline;
         let permit = match timeout_at(until, Arc::clone(&self.0.in_flight).acquire_owned()).await {
             Ok(Ok(permit)) => permit,
             Ok(Err(_)) | Err(_) => return Err(CallError::Overloaded),
         };
-        let connection = self.connection(until, data).await?;
+        let connection = self.connection(until, data.text.len()).await?;
         let call = connection.begin().ok_or(CallError::Closed { written: false })?;
         let frame = self.sized(packet::write_request(&pattern_json(pattern), data, call.id()))?;
         let end = self.push(&connection, frame)?;
@@ -70,11 +76,12 @@ impl Client {
     pub async fn send_event(
         &self,
         pattern: &str,
-        data: &Json,
+        data: impl Into<Payload<'_>>,
         deadline: Duration,
     ) -> Result<Link, CallError> {
+        let data = data.into();
         let until = Instant::now() + deadline;
-        let (connection, _permit) = self.ready(until, data).await?;
+        let (connection, _permit) = self.ready(until, data.text.len()).await?;
         let frame = self.sized(packet::write_event(&pattern_json(pattern), data))?;
         let end = self.push(&connection, frame)?;
         written(&connection, end, until).await?;

@@ -155,10 +155,11 @@ impl Target {
 
     /// The error of a certificate that is not trusted, or names another host, says so.
     async fn shake_hands(&self, tls: &TlsClient, stream: TcpStream) -> io::Result<Halves> {
-        let named = |error| io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {error}", self.host));
-        let name = ServerName::try_from(self.host.clone()).map_err(named)?;
+        let name = tls.name_of(&self.host);
+        let named = |error| io::Error::new(io::ErrorKind::InvalidInput, format!("{name}: {error}"));
+        let name = ServerName::try_from(name.to_owned()).map_err(named)?;
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("TLS handshake: {error}"));
-        let stream = tls.connector().connect(name, stream).await.map_err(failed)?;
+        let stream = tls.connector().await.connect(name, stream).await.map_err(failed)?;
         Ok(tokio_rustls::TlsStream::from(stream).into())
     }
 }

@@ -1,13 +1,10 @@
 //! The incremental decoder.
 
 use super::{
-    CodecError, header,
+    CodecError, Refused, header,
     units::{Progress, Scan},
 };
 use bytes::{Buf, Bytes, BytesMut};
-
-/// What is kept of a frame that is too large, bytes: its reader may want to know whose it was.
-pub const BEGINNING_BYTES: usize = 16 * 1024;
 
 /// Cuts a byte stream into frames. Memory grows with the bytes that came, never with the length
 /// that was announced; time is linear in the bytes, however they are segmented.
@@ -18,12 +15,14 @@ pub struct Decoder {
     body: Option<Scan>,
     limit: usize,
     frames: u64,
+    /// The frame that was too large.
+    refused: Option<Refused>,
 }
 
 impl Decoder {
     /// A decoder that refuses frames of more than `max_frame_bytes`.
     pub fn new(max_frame_bytes: usize) -> Self {
-        Self { buffer: BytesMut::new(), body: None, limit: max_frame_bytes, frames: 0 }
+        Self { buffer: BytesMut::new(), body: None, limit: max_frame_bytes, frames: 0, refused: None }
     }
 
     /// Takes received bytes.
@@ -40,25 +39,21 @@ impl Decoder {
     /// U+FFFD, as Node does). `None`: more bytes are needed.
     ///
     /// # Errors
-    /// See [`CodecError`]; the buffered rest is dropped, since the stream is out of step. Only the
-    /// beginning of a frame that is too large is kept, see [`Self::take_beginning`].
+    /// See [`CodecError`]; the buffered rest is dropped, since the stream is out of step. Only parts of
+    /// a frame that is too large are kept.
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, CodecError> {
         let result = self.cut();
         if let Err(error) = &result {
-            let kept = match error {
-                CodecError::TooLarge { .. } => self.buffer.len().min(BEGINNING_BYTES),
-                _ => 0,
-            };
-            self.buffer = self.buffer.get(..kept).unwrap_or_default().into();
-            self.body = None;
+            let body = self.body.take().filter(|_| matches!(error, CodecError::TooLarge { .. }));
+            self.refused = body.map(|scan| Refused::new(&self.buffer, scan));
+            self.buffer = BytesMut::new();
         }
         result
     }
 
-    /// After [`CodecError::TooLarge`]: the beginning of the refused frame's text, as far as it came,
-    /// at most [`BEGINNING_BYTES`].
-    pub fn take_beginning(&mut self) -> BytesMut {
-        std::mem::take(&mut self.buffer)
+    /// After [`CodecError::TooLarge`]: the refused frame, as far as it came.
+    pub(crate) fn take_refused(&mut self) -> Option<Refused> {
+        self.refused.take()
     }
 
     fn cut(&mut self) -> Result<Option<Bytes>, CodecError> {
@@ -66,12 +61,11 @@ impl Decoder {
             let Some(end) = header::find_end(&self.buffer)? else { return Ok(None) };
             let announced = header::parse_length(self.buffer.get(..end).unwrap_or_default())?;
             let units = usize::try_from(announced).unwrap_or(usize::MAX);
-            if units > self.limit {
-                self.buffer.advance(end + 1);
-                return Err(CodecError::TooLarge { limit: self.limit, actual: announced });
-            }
             self.buffer.advance(end + 1);
             self.body = Some(Scan::new(units));
+            if units > self.limit {
+                return Err(CodecError::TooLarge { limit: self.limit, actual: announced });
+            }
         }
         let Some(scan) = &mut self.body else { return Ok(None) };
         let progress = scan.advance(&self.buffer);

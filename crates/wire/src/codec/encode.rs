@@ -2,6 +2,7 @@
 
 use super::units::utf16_units;
 use bytes::Bytes;
+use zeroize::Zeroizing;
 
 /// Room for 20 digits (any `usize`) and `#`.
 const HEADER_ROOM: &str = "                    #";
@@ -30,12 +31,39 @@ impl FrameText {
 
     /// Puts the length in front.
     pub(crate) fn finish(self) -> Bytes {
+        let (bytes, start) = self.headed();
+        Bytes::from(bytes).slice(start..)
+    }
+
+    /// [`Self::finish`], in a buffer that is wiped with its last holder. The text must not have
+    /// outgrown the capacity that it began with.
+    pub(crate) fn finish_secret(self) -> Frame {
+        let (bytes, start) = self.headed();
+        Frame { bytes: Bytes::from_owner(Zeroizing::new(bytes)).slice(start..), is_secret: true }
+    }
+
+    /// The buffer, and where the frame begins in it.
+    fn headed(self) -> (Vec<u8>, usize) {
         let units = utf16_units(&self.0) - HEADER_ROOM.len();
         let digits = units.to_string();
         let start = HEADER_ROOM.len() - 1 - digits.len();
         let mut bytes = self.0.into_bytes();
         bytes[start..HEADER_ROOM.len() - 1].copy_from_slice(digits.as_bytes());
-        Bytes::from(bytes).slice(start..)
+        (bytes, start)
+    }
+}
+
+/// A frame to be written.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    pub(crate) bytes: Bytes,
+    /// It is wiped where it is: no copy of it may be made.
+    pub(crate) is_secret: bool,
+}
+
+impl From<Bytes> for Frame {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, is_secret: false }
     }
 }
 

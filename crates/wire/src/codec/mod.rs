@@ -4,12 +4,15 @@
 mod decode;
 mod encode;
 mod header;
+mod refused;
 mod units;
 
-pub use decode::{BEGINNING_BYTES, Decoder};
+pub use decode::Decoder;
 pub use encode::encode;
-pub(crate) use encode::{FrameText, body_bytes};
+pub(crate) use encode::{Frame, FrameText, body_bytes};
 pub use header::MAX_HEADER_BYTES;
+pub use refused::BEGINNING_BYTES;
+pub(crate) use refused::Refused;
 pub use units::utf16_units;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ mod connection;
 mod guarded;
 mod refuse;
 
-use crate::{Error, Stats, acceptor::Acceptor, budget::Budget, server::Refusal, socket};
+use crate::{Error, Stats, TlsServer, acceptor::Acceptor, budget::Budget, server::Refusal, socket};
 use connection::Door;
 use hyper::{
     Request, Response,
@@ -52,20 +52,22 @@ impl Default for HttpLimits {
 }
 
 /// What an HTTP server needs to know.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct HttpConfig {
     /// Its name in logs.
     pub name: &'static str,
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
+    /// Speak HTTPS and nothing else; `None` is plain HTTP.
+    pub tls: Option<TlsServer>,
     /// Bounds.
     pub limits: HttpLimits,
 }
 
 impl HttpConfig {
-    /// A server with the default limits.
+    /// A server with the default limits, in plain HTTP.
     pub fn new(name: &'static str, address: SocketAddr) -> Self {
-        Self { name, address, limits: HttpLimits::default() }
+        Self { name, address, tls: None, limits: HttpLimits::default() }
     }
 }
 
@@ -122,10 +124,11 @@ impl HttpListener {
         B::Data: Send,
         B::Error: Into<Box<dyn error::Error + Send + Sync>>,
     {
-        let Self { listener, config: HttpConfig { name, limits, .. }, stats, .. } = self;
+        let Self { listener, config: HttpConfig { name, limits, tls, .. }, stats, .. } = self;
         let slots = Arc::new(Semaphore::new(limits.max_connections.min(Semaphore::MAX_PERMITS)));
         let farewells = Farewells::new(limits.max_connections);
-        let door = Door { name, limits, stats: Arc::clone(&stats), accept_stop: accept_stop.clone() };
+        let is_plain = tls.is_none();
+        let door = Door { name, limits, tls, stats: Arc::clone(&stats), accept_stop: accept_stop.clone() };
         let connections = TaskTracker::new();
         let mut acceptor = Acceptor::new(listener, name);
         loop {
@@ -141,7 +144,8 @@ impl HttpListener {
                 let open = stats.open();
                 let message = format!("{open} connections are open, the limit is {}", limits.max_connections);
                 stats.refuse(name, peer, Refusal::TooManyConnections, &message);
-                if let Some(farewell) = farewells.say(stream) {
+                // Where TLS is spoken there is no answer: the peer could not read it.
+                if let Some(farewell) = is_plain.then(|| farewells.say(stream)).flatten() {
                     connections.spawn(async move { stop.run_until_cancelled(farewell).await });
                 }
                 continue;

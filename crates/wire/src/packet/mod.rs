@@ -11,9 +11,11 @@ mod request;
 
 pub use pattern::canonical_pattern;
 pub use reply::{Answer, RemoteError, ReplyPacket, parse_reply};
-pub(crate) use reply::{write_empty, write_error, write_no_handler, write_refusal, write_value};
+pub(crate) use reply::{
+    write_empty, write_error, write_no_handler, write_refusal, write_secret, write_value,
+};
 pub use request::{Packet, parse_packet};
-pub(crate) use request::{write_event, write_request};
+pub(crate) use request::{id_in_parts, write_event, write_request};
 
 #[cfg(test)]
 mod tests;

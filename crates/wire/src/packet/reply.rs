@@ -1,7 +1,10 @@
 //! Replies: server to client.
 
 use super::fields::{self, Fields};
-use crate::codec::{CodecError, FrameText};
+use crate::{
+    codec::{CodecError, Frame, FrameText},
+    secret::SecretJson,
+};
 use bytes::Bytes;
 use contract::{ErrorCode, Json, RpcError};
 use serde::de::MapAccess;
@@ -27,6 +30,17 @@ pub(crate) fn write_value(id: &Json, response: &Json, last: bool) -> Bytes {
         .raw(id.text())
         .raw("}")
         .finish()
+}
+
+/// One value with secrets in it, which ends the reply.
+pub(crate) fn write_secret(id: &Json, response: &SecretJson) -> Frame {
+    FrameText::with_capacity(ENVELOPE_BYTES + response.text().len() + id.text().len())
+        .raw("{\"response\":")
+        .raw(response.text())
+        .raw(",\"isDisposed\":true,\"id\":")
+        .raw(id.text())
+        .raw("}")
+        .finish_secret()
 }
 
 /// The end of a reply without a (further) value.

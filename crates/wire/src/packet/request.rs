@@ -4,8 +4,10 @@ use super::{
     fields::{self, Fields},
     pattern::canonical_pattern,
 };
-use crate::codec::{CodecError, FrameText};
-use bytes::Bytes;
+use crate::{
+    codec::{CodecError, Frame, FrameText},
+    secret::Payload,
+};
 use contract::Json;
 use serde::de::MapAccess;
 
@@ -55,23 +57,56 @@ pub fn parse_packet(text: &[u8]) -> Result<Packet, CodecError> {
     })
 }
 
+/// The id of a packet of which only the beginning is there, cut anywhere, and the end, if it came.
+/// `NestJS` and this crate's client write the id last; nothing that is valid JSON looks there like an id
+/// and is none.
+pub(crate) fn id_in_parts(beginning: &[u8], end: Option<&[u8]>) -> Option<Json> {
+    let mut found = PacketFields::default();
+    // The text is cut: an error is certain and says nothing.
+    let _ = fields::read(valid_prefix(beginning), &mut found);
+    found.id.or_else(|| id_at_the_end(end?))
+}
+
+fn valid_prefix(bytes: &[u8]) -> &str {
+    bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
+}
+
+fn id_at_the_end(end: &[u8]) -> Option<Json> {
+    const KEY: &str = "\"id\"";
+    // Its first character may be cut.
+    let end = String::from_utf8_lossy(end);
+    let members = end.trim_ascii_end().strip_suffix('}')?;
+    members.rmatch_indices(KEY).find_map(|(at, _)| {
+        let (before, behind) = (members.get(..at)?, members.get(at + KEY.len()..)?);
+        let value = behind.trim_ascii_start().strip_prefix(':')?.trim_ascii();
+        before.trim_ascii_end().ends_with([',', '{']).then(|| Json::parse(value).ok()).flatten()
+    })
+}
+
 /// Room for keys, punctuation and a numeric id.
 const ENVELOPE_BYTES: usize = 64;
 
 /// The frame of a request. `pattern` is the JSON text of the pattern.
-pub(crate) fn write_request(pattern: &Json, data: &Json, id: u64) -> Bytes {
-    opened(pattern, data).raw(",\"id\":\"").raw(&id.to_string()).raw("\"}").finish()
+pub(crate) fn write_request(pattern: &Json, data: Payload<'_>, id: u64) -> Frame {
+    finished(opened(pattern, data).raw(",\"id\":\"").raw(&id.to_string()).raw("\"}"), data)
 }
 
 /// The frame of an event.
-pub(crate) fn write_event(pattern: &Json, data: &Json) -> Bytes {
-    opened(pattern, data).raw("}").finish()
+pub(crate) fn write_event(pattern: &Json, data: Payload<'_>) -> Frame {
+    finished(opened(pattern, data).raw("}"), data)
 }
 
-fn opened(pattern: &Json, data: &Json) -> FrameText {
-    FrameText::with_capacity(ENVELOPE_BYTES + pattern.text().len() + data.text().len())
+fn opened(pattern: &Json, data: Payload<'_>) -> FrameText {
+    FrameText::with_capacity(ENVELOPE_BYTES + pattern.text().len() + data.text.len())
         .raw("{\"pattern\":")
         .raw(pattern.text())
         .raw(",\"data\":")
-        .raw(data.text())
+        .raw(data.text)
+}
+
+fn finished(text: FrameText, data: Payload<'_>) -> Frame {
+    match data.is_secret {
+        true => text.finish_secret(),
+        false => text.finish().into(),
+    }
 }

@@ -3,11 +3,10 @@
 use super::{Context, Handler, Peer, Refusal, Reply, Request, accept::log_refusal};
 use crate::{
     budget::Held,
-    codec,
+    codec::{self, Frame},
     outbox::{Outbox, PushError},
     packet::{self, Packet},
 };
-use bytes::Bytes;
 use contract::{ErrorCode, Json, RpcError};
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use std::{
@@ -79,7 +78,7 @@ fn is_accepted(reply: &Reply) -> bool {
     match reply {
         Reply::NoHandler => false,
         Reply::Error(error) => error.code != ErrorCode::Unauthorized,
-        Reply::Value(_) | Reply::Empty | Reply::Exception(_) | Reply::Stream(_) => true,
+        Reply::Value(_) | Reply::Secret(_) | Reply::Empty | Reply::Exception(_) | Reply::Stream(_) => true,
     }
 }
 
@@ -111,6 +110,10 @@ impl<H> Replies<H> {
     async fn send(&self, id: &Json, reply: Reply) {
         let frame = match reply {
             Reply::Value(value) => packet::write_value(id, &value, true),
+            Reply::Secret(value) => {
+                self.push(id, packet::write_secret(id, &value));
+                return;
+            }
             Reply::Empty => packet::write_empty(id),
             Reply::Error(error) => packet::write_error(id, &Json::of(&error).unwrap_or_default()),
             Reply::Exception(err) => packet::write_error(id, &err),
@@ -150,8 +153,9 @@ impl<H> Replies<H> {
 
     /// Queues a frame; `false` ends the reply. One that is larger than peers accept becomes an
     /// error. A full queue closes the connection: the peer does not read.
-    fn push(&self, id: &Json, frame: Bytes) -> bool {
-        let (limit, actual) = (self.context.limits.max_frame_bytes, codec::body_bytes(&frame));
+    fn push(&self, id: &Json, frame: impl Into<Frame>) -> bool {
+        let frame = frame.into();
+        let (limit, actual) = (self.context.limits.max_frame_bytes, codec::body_bytes(&frame.bytes));
         if actual > limit {
             let error = RpcError::new(
                 ErrorCode::PayloadTooLarge,
@@ -164,7 +168,7 @@ impl<H> Replies<H> {
         self.queue(frame)
     }
 
-    pub(super) fn queue(&self, frame: Bytes) -> bool {
+    pub(super) fn queue(&self, frame: impl Into<Frame>) -> bool {
         let (reason, message) = match self.outbox.push(frame) {
             Ok(_) => return true,
             Err(PushError::Closed) => return false,

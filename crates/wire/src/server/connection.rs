@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     budget::{Account, Exceeded, Held},
-    codec::{CodecError, Decoder},
+    codec::{CodecError, Decoder, Refused},
     halves::{Halves, ReadHalf},
     outbox::Outbox,
     packet,
@@ -267,17 +267,14 @@ impl<H: Handler> Connection<H> {
     /// Ends the connection: what was accepted is answered and written first, if that is possible.
     async fn finish(mut self, end: End, mut writer: JoinHandle<()>) {
         // The input is over: its memory and its part of the budget are given back first.
-        let beginning = match end {
-            End::Refused(Refusal::FrameTooLarge, _) => self.decoder.take_beginning(),
-            _ => BytesMut::new(),
-        };
+        let frame = self.decoder.take_refused();
         self.decoder = Decoder::new(0);
         let _ = self.buffered.resize(0);
         let (stop, outbox) = (self.stop.clone(), Arc::clone(&self.replies.outbox));
         let orderly = !matches!(end, End::Lost | End::Stopped);
         if orderly {
             tokio::select! {
-                () = self.settle(end, beginning, &mut writer) => {}
+                () = self.settle(end, frame, &mut writer) => {}
                 () = stop.cancelled() => {}
                 () = outbox.failed() => {}
             }
@@ -285,7 +282,7 @@ impl<H: Handler> Connection<H> {
         outbox.fail();
     }
 
-    async fn settle(&mut self, end: End, beginning: BytesMut, writer: &mut JoinHandle<()>) {
+    async fn settle(&mut self, end: End, frame: Option<Refused>, writer: &mut JoinHandle<()>) {
         let limits = self.limits().clone();
         // Both waits are bounded: a handler may take longer, its reply is then dropped.
         let _ = timeout(limits.flush_timeout, self.in_flight.acquire_many(limits.max_in_flight.max(1))).await;
@@ -293,15 +290,13 @@ impl<H: Handler> Connection<H> {
         let refused = match end {
             End::Refused(reason, error) => {
                 log_refusal(&context, self.replies.peer, reason, &error);
-                let error = match reason {
-                    Refusal::FrameTooLarge => {
-                        let judged =
-                            oversize::judge(&context, self.replies.peer, &mut self.socket, beginning);
-                        judged.await.unwrap_or(error)
+                let answer = match frame {
+                    Some(frame) => {
+                        oversize::answer(&context, self.replies.peer, &mut self.socket, frame, error).await
                     }
-                    _ => error,
+                    None => packet::write_refusal(&error),
                 };
-                self.replies.queue(packet::write_refusal(&error));
+                self.replies.queue(answer);
                 true
             }
             End::Malformed(error) => {

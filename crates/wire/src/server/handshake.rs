@@ -47,5 +47,5 @@ async fn accept(tls: &TlsServer, stream: TcpStream) -> io::Result<Option<TlsStre
     if stream.peek(&mut [0]).await.unwrap_or(0) == 0 {
         return Ok(None);
     }
-    Ok(Some(tls.acceptor().accept(stream).await?.into()))
+    Ok(Some(tls.acceptor().await.accept(stream).await?.into()))
 }

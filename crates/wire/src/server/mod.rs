@@ -17,7 +17,7 @@ mod stats;
 pub use limits::Limits;
 pub use stats::{LogGate, Refusal, Stats};
 
-use crate::{AllowList, Error, TlsServer, TrustProxy, budget::Budget, socket};
+use crate::{AllowList, Error, SecretJson, TlsServer, TrustProxy, budget::Budget, socket};
 use bytes::Bytes;
 use contract::{Json, RpcError};
 use futures::stream::BoxStream;
@@ -82,6 +82,8 @@ pub struct Peer {
 pub enum Reply {
     /// A value.
     Value(Json),
+    /// A value with secrets in it: its frame is wiped once it was written.
+    Secret(SecretJson),
     /// No value: what `undefined` is to `NestJS`.
     Empty,
     /// An error of ours.
@@ -98,6 +100,7 @@ impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Value(value) => f.debug_tuple("Value").field(value).finish(),
+            Self::Secret(value) => f.debug_tuple("Secret").field(value).finish(),
             Self::Empty => f.write_str("Empty"),
             Self::Error(error) => f.debug_tuple("Error").field(error).finish(),
             Self::Exception(err) => f.debug_tuple("Exception").field(err).finish(),

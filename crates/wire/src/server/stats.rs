@@ -170,11 +170,22 @@ impl Drop for OpenConnection<'_> {
     }
 }
 
-/// At most one log line a second: refusals come as fast as an attacker likes. One gate per reason.
+/// At most one log line a second: refusals come as fast as an attacker likes, and failures as fast as
+/// work does while a neighbour is away. One gate per reason.
 #[derive(Debug, Default)]
 pub struct LogGate(Mutex<(Option<Instant>, u64)>);
 
 impl LogGate {
+    /// A gate through which nothing has passed.
+    pub const fn new() -> Self {
+        Self(Mutex::new((None, 0)))
+    }
+
+    /// [`Self::pass`] at this moment.
+    pub fn pass_now(&self) -> Option<u64> {
+        self.pass(Instant::now())
+    }
+
     /// May a line be written now? Then how many were left out since the last one.
     pub fn pass(&self, now: Instant) -> Option<u64> {
         let (last, suppressed) = &mut *self.0.lock();

@@ -1,9 +1,11 @@
 //! The variables of TLS, the same rules at every door and client (protocol section 9).
 
-use super::{Identity, TlsClient, TlsServer};
+use super::{
+    Material, TlsClient, TlsServer,
+    renewal::{PAUSE, Pem},
+};
 use crate::Error;
 use config::{Origin, Reader};
-use secrecy::{ExposeSecret, SecretString};
 
 /// Names of a door's variables. Each is declared under its own name and usually set by `NAME_FILE`.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +16,17 @@ pub struct ServerVariables {
     pub key: &'static str,
     /// Authorities of client certificates.
     pub client_ca: &'static str,
+    /// What the door speaks without TLS.
+    pub door: Door,
+}
+
+/// What a door speaks inside TLS, and without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// Frames on TCP.
+    Tcp,
+    /// HTTP.
+    Http,
 }
 
 /// Names of a client's variables, as those of a door.
@@ -25,56 +38,110 @@ pub struct ClientVariables {
     pub certificate: &'static str,
     /// Its key.
     pub key: &'static str,
+    /// The name that the server's certificate must have, when it is not the host's.
+    pub server_name: &'static str,
     /// What the authorities are for, one sentence.
     pub doc: &'static str,
+}
+
+macro_rules! server {
+    ($prefix:literal, $door:ident) => {
+        Self {
+            certificate: concat!($prefix, "_CERT"),
+            key: concat!($prefix, "_KEY"),
+            client_ca: concat!($prefix, "_CLIENT_CA"),
+            door: Door::$door,
+        }
+    };
+}
+
+macro_rules! client {
+    ($prefix:literal, $what:literal) => {
+        Self {
+            ca: concat!($prefix, "_CA"),
+            certificate: concat!($prefix, "_CLIENT_CERT"),
+            key: concat!($prefix, "_CLIENT_KEY"),
+            server_name: concat!($prefix, "_SERVER_NAME"),
+            doc: concat!(
+                "Authorities in PEM, usually as NAME_FILE: ",
+                $what,
+                " spoken to over TLS and checked against them; unset: plain TCP."
+            ),
+        }
+    };
+}
+
+impl ServerVariables {
+    /// The door of a plugin.
+    pub const PLUGIN: Self = server!("PLUGIN_TLS", Tcp);
+    /// The control plane's TCP door.
+    pub const CONTROL_PLANE: Self = server!("RUNTIME_CONTROL_PLANE_TLS", Tcp);
+    /// The control plane's HTTP.
+    pub const CONTROL_PLANE_HTTP: Self = server!("RUNTIME_CONTROL_PLANE_HTTP_TLS", Http);
+    /// Plugin-manager's TCP door.
+    pub const PLUGIN_MANAGER: Self = server!("PLUGIN_MANAGER_TLS", Tcp);
+    /// Plugin-manager's health port.
+    pub const PLUGIN_MANAGER_HEALTH: Self = server!("PLUGIN_MANAGER_HEALTH_TLS", Http);
+    /// The engine's RPC.
+    pub const ENGINE: Self = server!("RUNTIME_ENGINE_TLS", Tcp);
+    /// Secret-manager's door.
+    pub const SECRET_MANAGER: Self = server!("SECRET_MANAGER_TLS", Tcp);
+    /// The api.
+    pub const API: Self = server!("API_TLS", Http);
 }
 
 impl ClientVariables {
     /// Plugins, from the control plane and plugin-manager. Nothing in a publication says that a
     /// plugin speaks TLS, so it is all plugins or none.
-    pub const PLUGINS: Self = Self {
-        ca: "CONVEYOR_PLUGIN_TLS_CA",
-        certificate: "CONVEYOR_PLUGIN_TLS_CLIENT_CERT",
-        key: "CONVEYOR_PLUGIN_TLS_CLIENT_KEY",
-        doc: "Authorities in PEM, usually as NAME_FILE: every plugin is spoken to over TLS and checked against them; unset: plain TCP.",
-    };
+    pub const PLUGINS: Self = client!("CONVEYOR_PLUGIN_TLS", "every plugin is");
     /// The control plane, from plugins and executors.
-    pub const CONTROL_PLANE: Self = Self {
-        ca: "CONTROL_PLANE_TLS_CA",
-        certificate: "CONTROL_PLANE_TLS_CLIENT_CERT",
-        key: "CONTROL_PLANE_TLS_CLIENT_KEY",
-        doc: "Authorities in PEM, usually as NAME_FILE: the control plane's TCP door is spoken to over TLS and checked against them; unset: plain TCP.",
-    };
+    pub const CONTROL_PLANE: Self = client!("CONTROL_PLANE_TLS", "the control plane's TCP door is");
     /// Plugin-manager, from plugins and the platform's own services.
-    pub const PLUGIN_MANAGER: Self = Self {
-        ca: "PLUGIN_MANAGER_TLS_CA",
-        certificate: "PLUGIN_MANAGER_TLS_CLIENT_CERT",
-        key: "PLUGIN_MANAGER_TLS_CLIENT_KEY",
-        doc: "Authorities in PEM, usually as NAME_FILE: plugin-manager's TCP door is spoken to over TLS and checked against them; unset: plain TCP.",
-    };
+    pub const PLUGIN_MANAGER: Self = client!("PLUGIN_MANAGER_TLS", "plugin-manager's TCP door is");
+    /// The engine, from the control plane and the api.
+    pub const ENGINE: Self = client!("RUNTIME_ENGINE_TLS", "the engine's RPC is");
+    /// Secret-manager, from the control plane and the api.
+    pub const SECRET_MANAGER: Self = client!("SECRET_MANAGER_TLS", "secret-manager is");
+}
+
+impl Door {
+    fn docs(self) -> [&'static str; 3] {
+        match self {
+            Self::Tcp => [
+                "Certificate chain of the TCP door in PEM, usually as NAME_FILE; unset: the door speaks plain TCP.",
+                "Key of the TCP door's certificate in PEM, usually as NAME_FILE.",
+                "Authorities in PEM, usually as NAME_FILE: the TCP door lets in only clients that show a certificate of theirs.",
+            ],
+            Self::Http => [
+                "Certificate chain of the HTTP door in PEM, usually as NAME_FILE; unset: the door speaks plain HTTP.",
+                "Key of the HTTP door's certificate in PEM, usually as NAME_FILE.",
+                "Authorities in PEM, usually as NAME_FILE: the HTTP door lets in only clients that show a certificate of theirs.",
+            ],
+        }
+    }
 }
 
 impl TlsServer {
     /// Reads a door's variables; `None` is a door without TLS. Certificate and key come both or
     /// neither, and authorities of clients only with them. Faults stay with the reader.
     pub fn read(reader: &mut Reader<'_>, names: ServerVariables) -> Option<Self> {
-        const CERTIFICATE: &str = "Certificate chain of the TCP door in PEM, usually as NAME_FILE; unset: the door speaks plain TCP.";
-        const KEY: &str = "Key of the TCP door's certificate in PEM, usually as NAME_FILE.";
-        const CLIENT_CA: &str = "Authorities in PEM, usually as NAME_FILE: the TCP door lets in only clients that show a certificate of theirs.";
-        let certificates = reader.secret(names.certificate, CERTIFICATE);
-        let key = reader.secret(names.key, KEY);
-        let client_ca = reader.secret(names.client_ca, CLIENT_CA);
+        let [certificate_doc, key_doc, client_ca_doc] = names.door.docs();
+        let material = Material {
+            certificate: pem(reader, names.certificate, certificate_doc),
+            key: pem(reader, names.key, key_doc),
+            authorities: pem(reader, names.client_ca, client_ca_doc),
+        };
         if [names.certificate, names.key, names.client_ca].iter().any(|name| has_fault(reader, name)) {
             return None;
         }
-        let identity = match (certificates, key) {
-            (Some(certificates), Some(key)) => Identity::of(&certificates, key),
-            (None, None) if client_ca.is_none() => return None,
+        match (&material.certificate, &material.key) {
+            (Some(_), Some(_)) => {}
+            (None, None) if material.authorities.is_none() => return None,
             (None, None) => return refuse(reader, names.client_ca, &needs(names.certificate)),
             (Some(_), None) => return refuse(reader, names.certificate, &needs(names.key)),
             (None, Some(_)) => return refuse(reader, names.key, &needs(names.certificate)),
-        };
-        match Self::new(&identity, client_ca.as_ref().map(SecretString::expose_secret)) {
+        }
+        match Self::of(material, PAUSE) {
             Ok(tls) => Some(tls),
             Err(error) => {
                 let variable = match &error {
@@ -90,28 +157,36 @@ impl TlsServer {
 
 impl TlsClient {
     /// Reads a client's variables; `None` is a client without TLS. A certificate to show comes with its
-    /// key, and only with the authorities. Faults stay with the reader.
+    /// key, and only with the authorities, as does a name. Faults stay with the reader.
     pub fn read(reader: &mut Reader<'_>, names: ClientVariables) -> Option<Self> {
         const CERTIFICATE: &str =
             "Certificate chain in PEM, usually as NAME_FILE, shown to TLS doors that ask for one.";
         const KEY: &str = "Key in PEM, usually as NAME_FILE, of the certificate that TLS doors are shown.";
-        let ca = reader.secret(names.ca, names.doc);
-        let certificates = reader.secret(names.certificate, CERTIFICATE);
-        let key = reader.secret(names.key, KEY);
+        const NAME: &str =
+            "Name that the TLS door's certificate must have; unset: the host that is connected to.";
+        let material = Material {
+            authorities: pem(reader, names.ca, names.doc),
+            certificate: pem(reader, names.certificate, CERTIFICATE),
+            key: pem(reader, names.key, KEY),
+        };
+        let server_name = reader.optional_text(names.server_name, NAME);
         if [names.ca, names.certificate, names.key].iter().any(|name| has_fault(reader, name)) {
             return None;
         }
-        let identity = match (certificates, key) {
-            (None, None) => None,
-            (Some(certificates), Some(key)) => Some(Identity::of(&certificates, key)),
+        match (&material.certificate, &material.key) {
             (Some(_), None) => return refuse(reader, names.certificate, &needs(names.key)),
             (None, Some(_)) => return refuse(reader, names.key, &needs(names.certificate)),
-        };
-        let Some(ca) = ca else {
-            return identity.and_then(|_| refuse(reader, names.certificate, &needs(names.ca)));
-        };
-        match Self::new(ca.expose_secret(), identity.as_ref()) {
-            Ok(tls) => Some(tls),
+            (Some(_), Some(_)) if material.authorities.is_none() => {
+                return refuse(reader, names.certificate, &needs(names.ca));
+            }
+            _ if material.authorities.is_some() => {}
+            _ => return server_name.and_then(|_| refuse(reader, names.server_name, &needs(names.ca))),
+        }
+        match Self::of(material, PAUSE) {
+            Ok(tls) => Some(match server_name {
+                Some(name) => tls.expecting(&name),
+                None => tls,
+            }),
             Err(error) => {
                 let variable = match &error {
                     Error::Tls { what: "key", .. } => names.key,
@@ -124,10 +199,14 @@ impl TlsClient {
     }
 }
 
-impl Identity {
-    fn of(certificates: &SecretString, key: SecretString) -> Self {
-        Self { certificates: certificates.expose_secret().to_owned(), key }
-    }
+/// A text, and the file that it is in when the variable names one.
+fn pem(reader: &mut Reader<'_>, name: &'static str, doc: &'static str) -> Option<Pem> {
+    let text = reader.secret(name, doc)?;
+    let file = match reader.entries().iter().find(|entry| entry.name == name)?.origin.clone() {
+        Origin::File(path) => Some(path.into()),
+        _ => None,
+    };
+    Some(Pem::new(text, file))
 }
 
 fn needs(other: &str) -> String {

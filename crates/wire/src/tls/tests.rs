@@ -2,10 +2,15 @@
 
 use super::*;
 use config::{Reader, Variables};
-use std::io::Write;
+use secrecy::ExposeSecret;
+use std::{io::Write, path::Path};
 
-const DOOR: ServerVariables =
-    ServerVariables { certificate: "DOOR_TLS_CERT", key: "DOOR_TLS_KEY", client_ca: "DOOR_TLS_CLIENT_CA" };
+const DOOR: ServerVariables = ServerVariables {
+    certificate: "DOOR_TLS_CERT",
+    key: "DOOR_TLS_KEY",
+    client_ca: "DOOR_TLS_CLIENT_CA",
+    door: settings::Door::Tcp,
+};
 
 /// A self-signed certificate with its key.
 fn identity() -> Identity {
@@ -88,13 +93,21 @@ fn faults_name_variable_and_file_and_never_show_the_key() {
 
 #[test]
 fn clients_speak_tls_when_they_are_told_whom_to_trust() {
-    let names = ClientVariables { ca: "PEER_TLS_CA", certificate: "PEER_CERT", key: "PEER_KEY", doc: "" };
+    let names = ClientVariables {
+        ca: "PEER_TLS_CA",
+        certificate: "PEER_CERT",
+        key: "PEER_KEY",
+        server_name: "PEER_NAME",
+        doc: "",
+    };
     let good = identity();
     for (pairs, is_tls, faults) in [
         (vec![], false, 0),
         (vec![("PEER_TLS_CA", good.certificates.as_str())], true, 0),
         (vec![("PEER_TLS_CA", "nonsense")], false, 1),
         (vec![("PEER_CERT", good.certificates.as_str())], false, 1),
+        (vec![("PEER_NAME", "peer.test")], false, 1),
+        (vec![("PEER_NAME", "peer.test"), ("PEER_TLS_CA", good.certificates.as_str())], true, 0),
         (vec![("PEER_CERT", good.certificates.as_str()), ("PEER_KEY", key(&good))], false, 1),
         (
             vec![
@@ -111,4 +124,56 @@ fn clients_speak_tls_when_they_are_told_whom_to_trust() {
         assert_eq!(TlsClient::read(&mut reader, names).is_some(), is_tls);
         assert_eq!(reader.faults().len(), faults);
     }
+}
+
+/// A door of these files that looks at them before every handshake.
+fn door_of(certificate: &Path, key: &Path) -> Result<TlsServer, Error> {
+    let pem =
+        |path: &Path| Some(Pem::new(std::fs::read_to_string(path).unwrap().into(), Some(path.to_path_buf())));
+    let material = Material { certificate: pem(certificate), key: pem(key), authorities: None };
+    TlsServer::of(material, Duration::ZERO)
+}
+
+async fn config_of(door: &TlsServer) -> Arc<ServerConfig> {
+    door.0.current().await
+}
+
+#[tokio::test]
+async fn renewed_files_count_from_the_next_connection_and_the_old_ones_while_the_new_do_not_fit() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key_file) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    let write = |path: &Path, text: &str| std::fs::write(path, text).unwrap();
+    let (old, new) = (identity(), identity());
+    write(&certificate, &old.certificates);
+    write(&key_file, key(&old));
+    let door = door_of(&certificate, &key_file).unwrap();
+    let before = config_of(&door).await;
+    assert!(Arc::ptr_eq(&before, &config_of(&door).await));
+
+    write(&certificate, &new.certificates);
+    assert!(Arc::ptr_eq(&before, &config_of(&door).await));
+    std::fs::remove_file(&key_file).unwrap();
+    assert!(Arc::ptr_eq(&before, &config_of(&door).await));
+    write(&key_file, key(&new));
+    let after = config_of(&door).await;
+    assert!(!Arc::ptr_eq(&before, &after));
+    assert!(Arc::ptr_eq(&after, &config_of(&door).await));
+}
+
+#[tokio::test]
+async fn texts_that_are_no_files_are_never_looked_at_again() {
+    let door = TlsServer::new(&identity(), None).unwrap();
+    assert!(Arc::ptr_eq(&config_of(&door).await, &config_of(&door).await));
+}
+
+#[test]
+fn variables_of_a_client_may_name_the_servers_certificate() {
+    let good = identity();
+    let source = Variables::of([
+        ("CONTROL_PLANE_TLS_CA", good.certificates.as_str()),
+        ("CONTROL_PLANE_TLS_SERVER_NAME", "control-plane"),
+    ]);
+    let client = TlsClient::read(&mut Reader::new(&source), ClientVariables::CONTROL_PLANE).unwrap();
+    assert_eq!(client.name_of("10.0.0.7"), "control-plane");
+    assert_eq!(TlsClient::new(&good.certificates, None).unwrap().name_of("10.0.0.7"), "10.0.0.7");
 }

@@ -1,11 +1,15 @@
 //! The HTTP accept loop: what is closed, what the peer is told, what is counted, and who is not hurt.
 
-use crate::common::{soon, until};
+use crate::{
+    common::{soon, until},
+    tls::Authority,
+};
 use bytes::Bytes;
 use hyper::{
     Request, Response,
     body::{Body, Frame, Incoming, SizeHint},
 };
+use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
@@ -15,14 +19,14 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::TcpStream,
     sync::Semaphore,
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
-use wire::{HttpConfig, HttpLimits, HttpListener, HttpPeer, Refusal, Stats};
+use wire::{HttpConfig, HttpLimits, HttpListener, HttpPeer, Refusal, Stats, TlsServer};
 
 const SHORT: Duration = Duration::from_millis(30);
 
@@ -66,6 +70,10 @@ struct Running {
 fn start(change: impl FnOnce(&mut HttpLimits)) -> Running {
     let mut config = HttpConfig::new("test", (Ipv4Addr::LOCALHOST, 0).into());
     change(&mut config.limits);
+    run(config)
+}
+
+fn run(config: HttpConfig) -> Running {
     let listener = HttpListener::bind(config).unwrap();
     let gate = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&gate);
@@ -103,13 +111,13 @@ impl Running {
     }
 }
 
-async fn ask(stream: &mut TcpStream, path: &str) {
+async fn ask(stream: &mut (impl AsyncWrite + Unpin), path: &str) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
     soon(stream.write_all(request.as_bytes())).await.unwrap();
 }
 
 /// Reads until the text ends so.
-async fn read_to(stream: &mut TcpStream, end: &str) -> String {
+async fn read_to(stream: &mut (impl AsyncRead + Unpin), end: &str) -> String {
     let mut text = Vec::new();
     while !text.ends_with(end.as_bytes()) {
         let read = soon(stream.read_buf(&mut text)).await.unwrap();
@@ -250,4 +258,74 @@ async fn second_step_of_a_stop_drops_what_is_in_work() {
     server.connections_stop.cancel();
     soon(server.task).await.unwrap();
     assert_eq!(rest(busy).await, "");
+}
+
+/// A door that speaks HTTPS, and a client that trusts it.
+fn start_tls(change: impl FnOnce(&mut HttpLimits)) -> (Running, tokio_rustls::TlsConnector) {
+    let authority = Authority::new();
+    let mut config = HttpConfig::new("test", (Ipv4Addr::LOCALHOST, 0).into());
+    config.tls = Some(TlsServer::new(&authority.sign("127.0.0.1"), None).unwrap());
+    change(&mut config.limits);
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    (run(config), Arc::new(client).into())
+}
+
+#[tokio::test]
+async fn inside_tls_it_is_the_same_http_and_many_requests_share_the_connection() {
+    let (server, connector) = start_tls(|_| {});
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let mut client = soon(connector.connect(name, server.connect().await)).await.unwrap();
+    for _ in 0..2 {
+        ask(&mut client, "/peer").await;
+        assert!(read_to(&mut client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+    }
+    assert_eq!((server.stats.accepted(), server.stats.requests()), (1, 2));
+    server.accept_stop.cancel();
+    soon(server.task).await.unwrap();
+}
+
+#[tokio::test]
+async fn plain_http_at_a_tls_door_is_closed_and_counted_and_a_probe_is_not() {
+    let (server, _) = start_tls(|_| {});
+    let mut plain = server.connect().await;
+    ask(&mut plain, "/peer").await;
+    let mut answer = Vec::new();
+    let _ = soon(plain.read_to_end(&mut answer)).await;
+    // At most the alert of TLS.
+    assert!(!answer.starts_with(b"HTTP") && answer.len() < 20, "{answer:?}");
+    drop(server.connect().await);
+    until(|| server.stats.accepted() == 2 && server.stats.open() == 0).await;
+    assert_eq!((server.stats.refused(Refusal::TlsHandshake), server.stats.requests()), (1, 0));
+}
+
+#[tokio::test]
+async fn tls_handshake_that_is_never_finished_is_closed_and_counted_and_holds_up_no_stop() {
+    let (server, _) = start_tls(|limits| limits.head_timeout = SHORT);
+    let mut half = server.connect().await;
+    half.write_all(&[0x16, 3, 1, 2, 0]).await.unwrap();
+    assert_eq!(rest(half).await + &rest(server.connect().await).await, "");
+    assert_eq!(server.stats.refused(Refusal::TlsHandshake), 2);
+    let (server, _) = start_tls(|_| {});
+    let silent = server.connect().await;
+    until(|| server.stats.open() == 1).await;
+    server.accept_stop.cancel();
+    soon(server.task).await.unwrap();
+    drop(silent);
+}
+
+#[tokio::test]
+async fn connection_over_the_cap_of_a_tls_door_hears_nothing_in_plain_text() {
+    let (server, _) = start_tls(|limits| limits.max_connections = 1);
+    let first = server.connect().await;
+    until(|| server.stats.open() == 1).await;
+    assert_eq!(rest(server.connect().await).await, "");
+    until(|| server.stats.refused(Refusal::TooManyConnections) == 1).await;
+    drop(first);
 }

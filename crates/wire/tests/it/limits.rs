@@ -1,6 +1,6 @@
 //! Each limit: what is refused, what the peer is told, what is counted, and who is not hurt.
 
-use crate::common::{Raw, Running, config, soon, start, start_with, until};
+use crate::common::{PATIENCE, Raw, Running, config, soon, start, start_with, until};
 use contract::ErrorCode;
 use std::{sync::atomic::Ordering, time::Duration};
 use tokio::io::AsyncWriteExt;
@@ -116,6 +116,50 @@ async fn peer_that_sends_a_whole_oversize_frame_before_it_reads_gets_the_refusal
     let mut peer = server.connect().await;
     peer.request("echo", &format!("\"{}\"", "x".repeat(8 << 20)), "a").await;
     assert_eq!(peer.refusal().await.0, ErrorCode::PayloadTooLarge);
+}
+
+/// Whoever waits for an answer gets it, instead of waiting until its deadline.
+#[tokio::test]
+async fn refusal_of_a_large_request_carries_its_id_wherever_that_stands_and_that_of_an_event_none() {
+    let server = start_with(|limits| limits.max_frame_bytes = 1000);
+    let filler = "ю\\\"".repeat(20_000);
+    let at_the_end = format!(r#"{{"pattern":"echo","data":"{filler},\"id\":\"no\"","id":{{"n":[1,"ю"]}}}}"#);
+    let spaced = format!("{{\"data\":\"{filler}\",\n \"id\" : 7 \n}} ");
+    let first = format!(r#"{{"id":"early","data":{{"id":"no","x":"{filler}"}}}}"#);
+    let event = format!(r#"{{"pattern":"echo","data":{{"x":"{filler}","id":"no"}}}}"#);
+    for (text, id) in [
+        (&at_the_end, Some(r#"{"n":[1,"ю"]}"#)),
+        (&spaced, Some("7")),
+        (&first, Some(r#""early""#)),
+        (&event, None),
+    ] {
+        let mut peer = server.connect().await;
+        peer.send(text).await;
+        let refusal = String::from_utf8(peer.rest().await).unwrap();
+        assert!(refusal.contains("payload_too_large"), "{refusal}");
+        let expected =
+            id.map_or(r#""isDisposed":true}"#.to_owned(), |id| format!(r#""isDisposed":true,"id":{id}}}"#));
+        assert!(refusal.ends_with(&expected), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn refusal_of_a_large_request_carries_an_id_at_its_beginning_though_its_end_never_comes() {
+    let server = start_with(|limits| limits.max_frame_bytes = 1000);
+    let mut peer = server.connect().await;
+    peer.write(r#"1000000#{"id":"early","data":"xxxx"#).await;
+    let refusal = String::from_utf8(peer.rest().await).unwrap();
+    assert!(refusal.ends_with(r#""isDisposed":true,"id":"early"}"#), "{refusal}");
+}
+
+#[tokio::test]
+async fn client_is_told_that_its_request_was_too_large_for_the_server() {
+    let server = start_with(|limits| limits.max_frame_bytes = 1000);
+    let client = wire::Client::new("127.0.0.1", server.address.port(), wire::ClientConfig::default());
+    match client.call::<_, String>("echo", &"x".repeat(3 << 20), PATIENCE).await {
+        Err(wire::CallError::Remote(error)) => assert!(error.is(ErrorCode::PayloadTooLarge)),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]

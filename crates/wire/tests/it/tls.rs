@@ -9,10 +9,10 @@ use tokio::io::AsyncReadExt;
 use wire::{CallError, Client, ClientConfig, Refusal, ServerConfig, TlsClient, TlsServer, tls::Identity};
 
 /// An authority, and what it has signed.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name = DistinguishedName::new();
@@ -20,11 +20,15 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn sign(&self, name: &str) -> Identity {
+    pub(crate) fn sign(&self, name: &str) -> Identity {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         Identity { certificates: certificate.pem(), key: key.serialize_pem().into() }
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
     }
 
     fn client(&self) -> TlsClient {
@@ -91,8 +95,10 @@ async fn server_of_an_unknown_authority_or_with_another_name_is_not_spoken_to() 
     let elsewhere = start(ServerConfig { tls, ..config() });
     let named = echo(&client(&elsewhere, Some(authority.client()))).await;
     assert!(matches!(named, Err(CallError::Connect { .. })), "{named:?}");
+    let told = client(&elsewhere, Some(authority.client().expecting("elsewhere.test")));
+    assert_eq!(echo(&told).await.unwrap().text(), "1");
     until(|| server.stats.refused(Refusal::TlsHandshake) == 1 && server.stats.open() == 0).await;
-    assert_eq!(elsewhere.stats.requests(), 0);
+    assert_eq!(elsewhere.stats.requests(), 1);
 }
 
 #[tokio::test]

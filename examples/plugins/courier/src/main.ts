@@ -1,5 +1,5 @@
 import 'reflect-metadata';
-import { bootstrapPluginExecutorMicroservice } from '@conveyor/plugin-sdk';
+import { bootstrapPluginExecutorMicroservice } from '@kosolapus/plugin-ts-sdk';
 import { Logger } from '@nestjs/common';
 import { AppModule } from './app.module';
 

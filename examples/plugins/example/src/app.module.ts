@@ -11,7 +11,7 @@ import {
   REGISTRY,
   TcpControlPlaneOutputRouter,
   TRANSPORT_ADAPTER,
-} from '@conveyor/plugin-sdk';
+} from '@kosolapus/plugin-ts-sdk';
 import { Module } from '@nestjs/common';
 import { getExampleExecutors } from './executors.index';
 import { ExampleBatchSource, ExampleManifestBuilder } from './publication';

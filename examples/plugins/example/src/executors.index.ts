@@ -1,4 +1,4 @@
-import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@kosolapus/plugin-ts-sdk';
 import { ExampleEchoExecutor } from './echo/echo.executor';
 
 const EXECUTOR_CLASSES = [ExampleEchoExecutor] as const;

@@ -1,4 +1,4 @@
-import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@kosolapus/plugin-ts-sdk';
 import { LetterComposeExecutor } from './compose/compose.executor';
 
 export function getLettersExecutors(): ExecutorEntry[] {

@@ -1,11 +1,11 @@
-import { buildExecutorBatchPullResponseFromEntries } from '@conveyor/plugin-sdk';
+import { buildExecutorBatchPullResponseFromEntries } from '@kosolapus/plugin-ts-sdk';
 import type {
   PluginExecutorBatchSource,
   PluginExecutorPullBatchRequest,
   PluginExecutorPullBatchResponse,
   PluginManifestOnInitBuilder,
   PluginManifestRequestV2,
-} from '@conveyor/plugin-sdk';
+} from '@kosolapus/plugin-ts-sdk';
 import { Injectable } from '@nestjs/common';
 import { pullEndpoint } from './endpoint';
 import { getLettersExecutors } from './executors.index';

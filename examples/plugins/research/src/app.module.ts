@@ -12,7 +12,7 @@ import {
   REGISTRY,
   TcpControlPlaneOutputRouter,
   TRANSPORT_ADAPTER,
-} from '@conveyor/plugin-sdk';
+} from '@kosolapus/plugin-ts-sdk';
 import { Module } from '@nestjs/common';
 import { join } from 'node:path';
 import { getResearchExecutors } from './executors.index';

@@ -1,4 +1,4 @@
-import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@kosolapus/plugin-ts-sdk';
 import { AnswerExecutor } from './answer/answer.executor';
 import { GuardExecutor } from './guard/guard.executor';
 import { ToolRouterExecutor } from './router/router.executor';

@@ -1,4 +1,4 @@
-import type { PluginManifestRequestV2 } from '@conveyor/plugin-sdk';
+import type { PluginManifestRequestV2 } from '@kosolapus/plugin-ts-sdk';
 
 /** Keys of the UI bundles: forms are `ui.form.<id>`, widgets `ui.widget.<id>`. */
 export const UI_KEYS = { askForm: 'ui.form.ask', surveyWidget: 'ui.widget.research.survey' } as const;

@@ -1,4 +1,4 @@
-import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@kosolapus/plugin-ts-sdk';
 import { CsvReadExecutor } from './csv-read/csv-read.executor';
 import { CsvWriteExecutor } from './csv-write/csv-write.executor';
 

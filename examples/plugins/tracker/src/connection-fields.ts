@@ -1,4 +1,4 @@
-import { FieldDecorator } from '@conveyor/plugin-sdk';
+import { FieldDecorator } from '@kosolapus/plugin-ts-sdk';
 import { IsString, MinLength } from 'class-validator';
 
 /** What every node needs to reach the tracker. */

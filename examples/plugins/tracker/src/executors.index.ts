@@ -1,4 +1,4 @@
-import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@conveyor/plugin-sdk';
+import { executorsFromClasses, type ExecutorClass, type ExecutorEntry } from '@kosolapus/plugin-ts-sdk';
 import { IssueCreateExecutor } from './issue-create/issue-create.executor';
 import { IssueGetExecutor } from './issue-get/issue-get.executor';
 import { IssueListExecutor } from './issue-list/issue-list.executor';

@@ -1,13 +1,17 @@
 import { randomBytes } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
 import { DEFAULT_MAX_FRAME, encodeFrame, FrameDecoder, FrameError } from './codec.js';
-import { readRpcError, RpcError, UnansweredError } from './errors.js';
+import { messageOf, readRpcError, RpcError, UnansweredError } from './errors.js';
+import { clientOptions, type TlsClientSettings } from './tls.js';
 
 /** How a client behaves; times in milliseconds. */
 export interface WireClientOptions {
   host: string;
   port: number;
-  /** Time for the TCP connection. */
+  /** Speak TLS; plain TCP when absent. */
+  tls?: TlsClientSettings;
+  /** Time for the connection, TLS handshake included. */
   connectTimeoutMs?: number;
   /** Largest frame, in UTF-16 code units. */
   maxFrame?: number;
@@ -55,8 +59,7 @@ export class WireClient {
         `the message has ${json.length} UTF-16 units, the limit is ${this.maxFrame} (CONVEYOR_MAX_FRAME_BYTES)`,
       );
     }
-    if (!this.line?.usable) this.line = new Line(this.options, this.address, this.maxFrame);
-    const line = this.line;
+    const line = this.open();
     const heardBefore = line.heard;
     const giveUp = () => line.fail(id, 'the request was given up');
     const timer = setTimeout(() => {
@@ -70,6 +73,16 @@ export class WireClient {
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener('abort', giveUp);
+    }
+  }
+
+  private open(): Line {
+    if (this.line?.usable) return this.line;
+    try {
+      return (this.line = new Line(this.options, this.address, this.maxFrame));
+    } catch (error) {
+      // A certificate file that is being replaced: it may be whole the next time.
+      throw new UnansweredError(`${this.address}: the TLS settings cannot be used: ${messageOf(error)}`);
     }
   }
 
@@ -98,17 +111,18 @@ class Line {
   heard = 0;
 
   constructor(
-    { host, port, connectTimeoutMs = 5_000 }: WireClientOptions,
+    { host, port, tls, connectTimeoutMs = 5_000 }: WireClientOptions,
     private readonly address: string,
     maxFrame: number,
   ) {
     this.decoder = new FrameDecoder(maxFrame);
-    this.socket = connect({ host, port, noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEPALIVE_MS });
+    this.socket = tls ? connectTls({ host, port, ...clientOptions(tls, host) }) : connect({ host, port });
+    this.socket.setNoDelay(true).setKeepAlive(true, KEEPALIVE_MS);
     const timer = setTimeout(
       () => this.socket.destroy(new Error(`no connection within ${connectTimeoutMs} ms`)),
       connectTimeoutMs,
     );
-    this.socket.once('connect', () => clearTimeout(timer));
+    this.socket.once(tls ? 'secureConnect' : 'connect', () => clearTimeout(timer));
     this.socket.on('data', (bytes: Buffer) => this.receive(bytes));
     this.socket.on('error', (error) => (this.reason = error.message));
     this.socket.once('close', () => {

@@ -3,15 +3,19 @@ import { StringDecoder } from 'node:string_decoder';
 /** Largest frame accepted and sent, in UTF-16 code units of its JSON text: 16 MiB. */
 export const DEFAULT_MAX_FRAME = 16 * 1024 * 1024;
 
-/** Ten digits reach far beyond every limit. */
-const MAX_HEADER = 10;
+/** Ten digits reach far beyond every limit; senders may write zeros before them and a fraction behind. */
+const MAX_DIGITS = 10;
+const MAX_HEADER = 16;
 
-/** Why a connection's bytes are no frames. The connection has to be closed. */
+/**
+ * Why a connection's bytes are no frames. The connection has to be closed; a peer that writes no frames
+ * at all (`malformed`) is told nothing, as by NestJS.
+ */
 export class FrameError extends Error {
   override readonly name = 'FrameError';
 
   constructor(
-    readonly code: 'invalid_request' | 'payload_too_large' | 'overloaded',
+    readonly code: 'malformed' | 'invalid_request' | 'payload_too_large' | 'overloaded',
     message: string,
   ) {
     super(message);
@@ -88,14 +92,14 @@ export class FrameDecoder {
     if (start < 0) return undefined;
     const end = text.indexOf('#', start);
     const header = end < 0 ? text.slice(start) : text.slice(start, end);
-    if (header.length > MAX_HEADER || !/^\d*$/.test(header) || (end >= 0 && header === '')) {
-      throw new FrameError('invalid_request', 'no frame: expected at most 10 digits and "#" before the JSON text');
+    if (header.length > MAX_HEADER) {
+      throw new FrameError('invalid_request', `no "#" within ${MAX_HEADER} characters of the frame's length`);
     }
     if (end < 0) {
       this.hold(header);
       return undefined;
     }
-    const length = Number(header);
+    const length = parseLength(header);
     if (length > this.maxFrame) {
       throw new FrameError(
         'payload_too_large',
@@ -105,4 +109,17 @@ export class FrameDecoder {
     this.hold(text.slice(end + 1));
     return length;
   }
+}
+
+/** Reads a length as NestJS does, with `parseInt`: what stands behind the digits counts as nothing. */
+function parseLength(header: string): number {
+  const length = Number.parseInt(header, 10);
+  if (Number.isNaN(length))
+    throw new FrameError('malformed', 'no frame: expected a length and "#" before the JSON text');
+  // No text at all is no JSON text.
+  if (length <= 0) throw new FrameError('malformed', 'the frame is no JSON text');
+  if (length >= 10 ** MAX_DIGITS) {
+    throw new FrameError('invalid_request', `the frame's length has more than ${MAX_DIGITS} digits`);
+  }
+  return length;
 }

@@ -41,7 +41,7 @@ export async function publish(
   options: PublishOptions,
 ): Promise<PublicationReply | undefined> {
   const { settings, log, signal, maxFrame, nextId } = options;
-  const client = new WireClient({ host: settings.host, port: settings.port, maxFrame, nextId });
+  const client = new WireClient({ host: settings.host, port: settings.port, tls: settings.tls, maxFrame, nextId });
   const backoff = new Backoff(settings.retryBaseMs, LONGEST_PAUSE_MS);
   const where = {
     plugin_manager: client.address,

@@ -4,6 +4,7 @@ import { isRetryable, messageOf, RpcError } from './errors.js';
 import type { StepErrorBody } from './failure.js';
 import type { PluginLog } from './log.js';
 import { PATTERN } from './pattern.js';
+import type { TlsClientSettings } from './tls.js';
 
 /** Which attempt a report is about. */
 export interface StepIdentity {
@@ -30,6 +31,8 @@ export type Told = { kind: 'accepted'; status: string } | { kind: 'stale' | 'ref
 export interface ReporterOptions {
   host: string;
   port: number;
+  /** Speak TLS; plain TCP when absent. */
+  tls?: TlsClientSettings;
   /** The control plane's key. */
   key: string | undefined;
   log: PluginLog;
@@ -56,8 +59,8 @@ export class Reporter {
   private readonly client: WireClient;
 
   constructor(private readonly options: ReporterOptions) {
-    const { host, port, maxFrame, nextId } = options;
-    this.client = new WireClient({ host, port, maxFrame, nextId });
+    const { host, port, tls, maxFrame, nextId } = options;
+    this.client = new WireClient({ host, port, tls, maxFrame, nextId });
   }
 
   /**

@@ -1,7 +1,9 @@
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { DEFAULT_MAX_FRAME, encodeFrame, FrameDecoder, FrameError } from './codec.js';
 import { messageOf, NO_HANDLER, RpcError } from './errors.js';
+import { createListener, type Listener } from './listener.js';
 import type { PluginLog } from './log.js';
+import type { TlsServerSettings } from './tls.js';
 
 /** A packet as it came: with `id` a request, without one an event. */
 export interface InboundPacket {
@@ -24,6 +26,10 @@ export type PacketHandler = (packet: InboundPacket, reply: (packet: ReplyPacket)
 /** Limits of a listener; times in milliseconds. */
 export interface WireServerOptions {
   log: PluginLog;
+  /** Speak TLS and nothing else; plain TCP when absent. */
+  tls?: TlsServerSettings;
+  /** Pause between looks at the files of the certificates. */
+  tlsReloadMs?: number;
   /** Largest frame, in UTF-16 code units. */
   maxFrame?: number;
   /** Connections at once; more are closed at once. */
@@ -42,7 +48,7 @@ export interface WireServerOptions {
  * writing (two sides that both wait would wait for ever), and a stop lets replies out.
  */
 export class WireServer {
-  private readonly server: Server;
+  private readonly listener: Listener;
   private readonly peers = new Set<Socket>();
   /** UTF-16 code units of unfinished frames, over all connections. */
   private buffered = 0;
@@ -51,19 +57,21 @@ export class WireServer {
     private readonly handler: PacketHandler,
     private readonly options: WireServerOptions,
   ) {
-    this.server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) =>
-      this.serve(socket),
+    const { log, tls, maxConnections = 1024, frameTimeoutMs = 10_000, tlsReloadMs = 10_000 } = options;
+    this.listener = createListener(
+      { log, tls, maxConnections, handshakeTimeoutMs: frameTimeoutMs, tlsReloadMs },
+      (socket) => this.serve(socket),
     );
-    this.server.maxConnections = options.maxConnections ?? 1024;
   }
 
   /** Starts to listen; port 0 takes a free one. Returns the port. */
   listen(port: number, host: string): Promise<number> {
+    const { server } = this.listener;
     return new Promise((resolve, reject) => {
-      this.server.once('error', reject);
-      this.server.listen(port, host, () => {
-        this.server.off('error', reject);
-        resolve((this.server.address() as AddressInfo).port);
+      server.once('error', reject);
+      server.listen(port, host, () => {
+        server.off('error', reject);
+        resolve((server.address() as AddressInfo).port);
       });
     });
   }
@@ -71,7 +79,8 @@ export class WireServer {
   /** Takes no more connections, lets what was replied go out, and closes. */
   close(): Promise<void> {
     return new Promise((resolve) => {
-      this.server.close(() => resolve());
+      this.listener.server.close(() => resolve());
+      this.listener.stop();
       for (const peer of this.peers) peer.end(() => peer.destroy());
     });
   }
@@ -145,7 +154,7 @@ export class WireServer {
       packet = (typeof parsed === 'object' && parsed !== null ? parsed : {}) as InboundPacket;
     } catch {
       // The parser's own message quotes the text, which may hold secrets.
-      throw new FrameError('invalid_request', 'the frame is no JSON text');
+      throw new FrameError('malformed', 'the frame is no JSON text');
     }
     const isRequest = 'id' in packet;
     const reply = (answer: ReplyPacket) => {
@@ -168,15 +177,20 @@ export class WireServer {
     }
   }
 
-  /** One error frame that tells why, then the end of the connection. */
+  /**
+   * The end of the connection. A peer that broke a limit is told so in an error frame; one whose bytes
+   * are no frames is told nothing, as by NestJS.
+   */
   private refuse(socket: Socket, error: unknown): void {
     const refusal =
       error instanceof FrameError
         ? new RpcError(error.code, error.message, error.code === 'overloaded')
         : new RpcError('internal', 'the frame could not be handled');
     this.options.log.warn('plugin_frame_refused', refusal.message, { peer: socket.remoteAddress, code: refusal.code });
-    if (socket.writable)
-      socket.end(encodeFrame(JSON.stringify({ err: refusal.body(), isDisposed: true })), () => socket.destroy());
+    if (!socket.writable) return;
+    if (refusal.code !== 'malformed')
+      socket.write(encodeFrame(JSON.stringify({ err: refusal.body(), isDisposed: true })));
+    socket.end(() => socket.destroy());
   }
 }
 

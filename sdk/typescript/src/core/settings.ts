@@ -1,5 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { DEFAULT_MAX_FRAME } from './codec.js';
+import { messageOf } from './errors.js';
 import type { PluginLog } from './log.js';
+import { clientOptions, serverOptions, type Pem, type TlsClientSettings, type TlsServerSettings } from './tls.js';
 
 /** An address of a service. */
 export interface ServiceAddress {
@@ -13,6 +16,8 @@ export interface PluginSettings {
   bind: string;
   /** Port to listen on; 0 takes a free one. */
   port: number;
+  /** TLS of the plugin's TCP door; undefined means plain TCP. */
+  tls: TlsServerSettings | undefined;
   /** Where the platform reaches the plugin; port 0 means the port that is listened on. */
   advertised: ServiceAddress;
   /** Port of health and assets; undefined means no HTTP. */
@@ -20,7 +25,7 @@ export interface PluginSettings {
   /** Replaces the version that the code gives. */
   publicationVersion: string | undefined;
   publication: PublicationSettings;
-  controlPlane: ServiceAddress & { key: string | undefined };
+  controlPlane: ServiceAddress & { key: string | undefined; tls: TlsClientSettings | undefined };
   steps: StepSettings;
   /** How long running steps may take to finish and report after SIGTERM. */
   drainMs: number;
@@ -33,6 +38,8 @@ export interface PublicationSettings extends ServiceAddress {
   enabled: boolean;
   /** Opens plugin-manager's door; plugin-manager presents the same one when it pulls. */
   token: string | undefined;
+  /** How plugin-manager is spoken to; undefined means plain TCP. */
+  tls: TlsClientSettings | undefined;
   /** Tries before the plugin gives up publishing and only serves. */
   maxAttempts: number;
   /** Ceiling of the first pause between tries; it doubles up to a minute. */
@@ -93,11 +100,81 @@ class Reader {
     return this.whole(name, fallback, 65_535);
   }
 
+  /** The variable, else the file that `NAME_FILE` names. */
   secret(name: string, required: boolean): string | undefined {
-    const text = this.text(name);
-    if (text === undefined && required)
+    const text = this.pem(name)?.read() || undefined;
+    if (text === undefined && required && !this.faults.some((fault) => fault.startsWith(`${name}_FILE=`)))
       this.faults.push(`${name} is missing; set it, or CONVEYOR_INSECURE_DEV=true on a machine of your own`);
     return text;
+  }
+
+  /** The same, read again whenever it is needed. A file that cannot be read now is a fault. */
+  pem(name: string): Pem | undefined {
+    const text = this.text(name);
+    if (text !== undefined) return { file: undefined, read: () => text };
+    const file = this.text(`${name}_FILE`);
+    if (file === undefined) return undefined;
+    const read = () => readFileSync(file, 'utf8').trim();
+    if (this.tries(`${name}_FILE=${file}`, read)) return { file, read };
+    return undefined;
+  }
+
+  /** Does it work? What it throws is a fault of the setting. */
+  tries(setting: string, work: () => unknown): boolean {
+    try {
+      work();
+      return true;
+    } catch (error) {
+      this.faults.push(`${setting} cannot be used: ${messageOf(error)}`);
+      return false;
+    }
+  }
+
+  /** A certificate with its key; both or neither. */
+  identity(certificateName: string, keyName: string): { certificate: Pem; key: Pem } | undefined {
+    const [certificate, key] = [this.pem(certificateName), this.pem(keyName)];
+    if (certificate && key) return { certificate, key };
+    if (certificate || key) {
+      const [set, missing] = certificate ? [certificateName, keyName] : [keyName, certificateName];
+      this.faults.push(`${set} is set, but ${missing}_FILE is not; set both, or neither for plain TCP`);
+    }
+    return undefined;
+  }
+
+  /** TLS of a door (`NAME_CERT`, `NAME_KEY`, `NAME_CLIENT_CA`). */
+  tlsServer(name: string): TlsServerSettings | undefined {
+    const before = this.faults.length;
+    const identity = this.identity(`${name}_CERT`, `${name}_KEY`);
+    const clientCa = this.pem(`${name}_CLIENT_CA`);
+    if (this.faults.length > before) return undefined;
+    if (!identity) {
+      if (clientCa) this.faults.push(`${name}_CLIENT_CA is set, but ${name}_CERT_FILE is not; set both, or neither`);
+      return undefined;
+    }
+    const tls = { ...identity, clientCa };
+    return this.tries(`TLS of the door (${name}_CERT, ${name}_KEY, ${name}_CLIENT_CA)`, () => serverOptions(tls))
+      ? tls
+      : undefined;
+  }
+
+  /** TLS towards a service (`NAME_CA`, `NAME_CLIENT_CERT`, `NAME_CLIENT_KEY`, `NAME_SERVER_NAME`). */
+  tlsClient(name: string): TlsClientSettings | undefined {
+    const before = this.faults.length;
+    const ca = this.pem(`${name}_CA`);
+    const identity = this.identity(`${name}_CLIENT_CERT`, `${name}_CLIENT_KEY`);
+    const serverName = this.text(`${name}_SERVER_NAME`);
+    if (this.faults.length > before) return undefined;
+    if (!ca) {
+      const lonely = identity ? `${name}_CLIENT_CERT` : serverName && `${name}_SERVER_NAME`;
+      if (lonely) this.faults.push(`${lonely} is set, but ${name}_CA_FILE is not; set both, or neither for plain TCP`);
+      return undefined;
+    }
+    const tls = { ca, identity, serverName };
+    return this.tries(`TLS towards the service (${name}_CA, ${name}_CLIENT_CERT, ${name}_CLIENT_KEY)`, () =>
+      clientOptions(tls, 'localhost'),
+    )
+      ? tls
+      : undefined;
   }
 }
 
@@ -113,6 +190,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env, defaultPort =
   const settings: PluginSettings = {
     bind: reader.text('CONVEYOR_BIND') ?? '0.0.0.0',
     port,
+    tls: reader.tlsServer('PLUGIN_TLS'),
     advertised: {
       host: reader.text('PLUGIN_PULL_ADVERTISED_HOST') ?? '127.0.0.1',
       port: reader.port('PLUGIN_PULL_ADVERTISED_PORT', port),
@@ -124,6 +202,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env, defaultPort =
       host: reader.text('PLUGIN_MANAGER_RPC_HOST') ?? '127.0.0.1',
       port: reader.port('PLUGIN_MANAGER_RPC_PORT', 4016),
       token: reader.secret('PLUGIN_MANAGER_INGRESS_TOKEN', secured),
+      tls: reader.tlsClient('PLUGIN_MANAGER_TLS'),
       maxAttempts: reader.whole('PLUGIN_MANAGER_MANIFEST_ON_INIT_MAX_ATTEMPTS', 30),
       retryBaseMs: reader.whole('PLUGIN_MANAGER_MANIFEST_ON_INIT_RETRY_BASE_MS', 2_000),
     },
@@ -131,6 +210,7 @@ export function readSettings(env: NodeJS.ProcessEnv = process.env, defaultPort =
       host: reader.text('CONTROL_PLANE_TCP_HOST') ?? reader.text('RUNTIME_ENGINE_TCP_HOST') ?? '127.0.0.1',
       port: reader.port('RUNTIME_CONTROL_PLANE_TCP_PORT', 4021),
       key: reader.secret('PLUGIN_CONTROL_PLANE_KEY', secured),
+      tls: reader.tlsClient('CONTROL_PLANE_TLS'),
     },
     steps: {
       ack: !reader.flag('DISABLE_RUNTIME_STEP_ACK'),

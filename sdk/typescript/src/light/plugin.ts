@@ -132,7 +132,7 @@ async function start(
       port: () => bound.tcp,
       buildBatch: (request) => buildBatch(definition, settings, request.nodeTypes),
     }),
-    { log, maxFrame },
+    { log, maxFrame, tls: settings.tls },
   );
   bound.tcp = await server.listen(settings.port, settings.bind);
   log.info('plugin_listening', 'the plugin listens', {

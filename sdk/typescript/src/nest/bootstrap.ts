@@ -39,6 +39,7 @@ export async function bootstrapPluginExecutorMicroservice(
     port: () => listenPort(settings, options, find<BulkExecutorRouterOptions>(app, BULK_EXECUTOR_ROUTER_OPTIONS)),
     log,
     maxFrame: settings.maxFrame,
+    tls: settings.tls,
     beforeClose: async () => {
       await find(app, BulkExecutorTaskHandler)?.drain(settings.drainMs);
       await http?.close();

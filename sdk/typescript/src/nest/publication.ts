@@ -22,7 +22,7 @@ import {
 } from '../core/manifest.js';
 import { BATCH_PULL_PATTERNS } from '../core/pattern.js';
 import { publish, type PublicationReply } from '../core/publisher.js';
-import { readSettings } from '../core/settings.js';
+import { readSettings, type PublicationSettings } from '../core/settings.js';
 import { nestLog } from './log.js';
 import { PLUGIN_EXECUTOR_BATCH_SOURCE, PLUGIN_MANIFEST_BUILDER } from './tokens.js';
 
@@ -117,6 +117,8 @@ export class PluginManifestSendOnInitService implements OnApplicationBootstrap, 
 @Controller()
 export class PluginExecutorBatchPullTcpController {
   private readonly log = nestLog();
+  /** Read at the first pull, so that the order of imports is free. */
+  private settings: PublicationSettings | undefined;
 
   constructor(
     @Inject(PLUGIN_EXECUTOR_BATCH_SOURCE) private readonly source: PluginExecutorBatchSource,
@@ -126,7 +128,8 @@ export class PluginExecutorBatchPullTcpController {
   @MessagePattern(BATCH_PULL_PATTERNS)
   async pull(@Payload() data: unknown): Promise<PluginExecutorPullBatchResponse> {
     try {
-      const request = authorizePull(data, readSettings().publication.token, this.log);
+      this.settings ??= readSettings().publication;
+      const request = authorizePull(data, this.settings.token, this.log);
       const response = await this.source.buildBatch(request);
       this.log.info('plugin_batch_pulled', '[registration] executor batch pull <- plugin-manager', {
         items: response.items.length,

@@ -15,6 +15,7 @@ use crate::{
     signals::Termination,
     source::CommandSource,
 };
+use ::config::{Environment, Reader};
 use anyhow::{Context, bail};
 use contract::{ProcessId, RunId, run::RunStatus};
 use plugin::{Keys, Plugin};
@@ -92,8 +93,11 @@ impl Stage {
             platform.find(service, door).with_context(|| format!("{service} does not listen on {door}"))
         };
         let api_url = find(ServiceName::Api, "http")?.url();
+        let mut reader = Reader::new(&Environment);
+        let ca = Client::read_authorities(&mut reader);
+        reader.finish()?;
         Ok(Self {
-            client: Client::new(api_url.clone(), token.clone())?,
+            client: Client::new(api_url.clone(), token.clone(), ca.as_ref())?,
             api_url,
             token,
             queue: platform.queue().context("there is no queue")?.clone(),

@@ -25,16 +25,18 @@ const POLL: Duration = Duration::from_secs(1);
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the plugin has to know of TLS where the platform's doors speak it; each also as `NAME_FILE`.
-const TLS: [&str; 9] = [
+const TLS: [&str; 11] = [
     "PLUGIN_TLS_CERT",
     "PLUGIN_TLS_KEY",
     "PLUGIN_TLS_CLIENT_CA",
     "PLUGIN_MANAGER_TLS_CA",
     "PLUGIN_MANAGER_TLS_CLIENT_CERT",
     "PLUGIN_MANAGER_TLS_CLIENT_KEY",
+    "PLUGIN_MANAGER_TLS_SERVER_NAME",
     "CONTROL_PLANE_TLS_CA",
     "CONTROL_PLANE_TLS_CLIENT_CERT",
     "CONTROL_PLANE_TLS_CLIENT_KEY",
+    "CONTROL_PLANE_TLS_SERVER_NAME",
 ];
 
 /// Where the plugin finds the platform.

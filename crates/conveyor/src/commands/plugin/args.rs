@@ -103,6 +103,14 @@ Exit codes:
     #[command(after_help = "Example:
   conveyor plugin quarantine text-tools")]
     Quarantine(One),
+    /// Limit how many tasks of a plugin are under way at once, over all control planes.
+    ///
+    /// Tasks beyond the limit wait; what was dispatched finishes. Holds for all workspaces and counts for
+    /// new dispatches within seconds.
+    #[command(after_help = "Examples:
+  conveyor plugin limit text-tools 4
+  conveyor plugin limit text-tools --off")]
+    Limit(Limit),
     /// Lift a quarantine.
     #[command(after_help = "Example:
   conveyor plugin release text-tools")]
@@ -122,6 +130,10 @@ Exit codes:
     /// HOST:PORT checks a plugin that runs, wherever it publishes itself. With --listen the check is
     /// the plugin's plugin-manager and control plane: start the plugin with these addresses, and
     /// publication and reports are checked too. docs/plugin-protocol.md has the rules.
+    ///
+    /// TLS is spoken where the variables of the played services say so: to the plugin with
+    /// CONVEYOR_PLUGIN_TLS_CA_FILE, at the doors of --listen with PLUGIN_MANAGER_TLS_CERT_FILE and _KEY_FILE,
+    /// RUNTIME_CONTROL_PLANE_TLS_CERT_FILE and _KEY_FILE.
     #[command(after_help = "Examples:
   conveyor plugin check 127.0.0.1:9420 --token dev-token
   conveyor plugin check 127.0.0.1:9420 --token dev-token --node plugin.example.echo --input text=hi
@@ -182,6 +194,21 @@ pub(crate) struct Show {
 pub(crate) struct One {
     /// The plugin.
     pub(crate) plugin: String,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+#[derive(Args, Debug)]
+#[group(id = "most", required = true, multiple = false, args = ["tasks", "off"])]
+pub(crate) struct Limit {
+    /// The plugin.
+    pub(crate) plugin: String,
+    /// So many tasks at once.
+    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) tasks: Option<u32>,
+    /// As many as there are.
+    #[arg(long)]
+    off: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

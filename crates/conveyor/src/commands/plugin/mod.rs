@@ -92,6 +92,14 @@ pub(super) async fn plugin(command: Plugin) -> Result<(), Failure> {
             let request = of(args.plugin, &args.common);
             change(pattern::PLUGIN_QUARANTINE, &request, &args.common, "is quarantined").await
         }
+        Plugin::Limit(args) => {
+            let request = PluginRef { max_attempts: args.tasks, ..of(args.plugin, &args.common) };
+            let done = match args.tasks {
+                Some(most) => format!("gets {most} tasks at once at most"),
+                None => "gets as many tasks at once as there are".to_owned(),
+            };
+            change(pattern::PLUGIN_LIMIT, &request, &args.common, &done).await
+        }
         Plugin::Release(args) => {
             let request = of(args.plugin, &args.common);
             change(pattern::PLUGIN_RELEASE, &request, &args.common, "is not quarantined").await

@@ -38,6 +38,7 @@ const TYPESCRIPT: Template = &[
     ("README.md", typescript!("README.md")),
     ("env.example", typescript!("env.example")),
     ("package.json", typescript!("package.json")),
+    ("process.json", typescript!("process.json")),
     ("src/main.ts", typescript!("src/main.ts")),
     ("src/plugin.ts", typescript!("src/plugin.ts")),
     ("test/plugin.test.ts", typescript!("test/plugin.test.ts")),
@@ -49,6 +50,7 @@ const RUST: Template = &[
     ("Cargo.toml", rust!("manifest.toml")),
     ("README.md", rust!("README.md")),
     ("env.example", typescript!("env.example")),
+    ("process.json", typescript!("process.json")),
     ("src/main.rs", rust!("src/main.rs")),
 ];
 

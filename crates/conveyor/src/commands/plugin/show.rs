@@ -66,6 +66,10 @@ pub(super) fn detail(answer: &PluginDetail) -> String {
     fact("published", moment(plugin.published_at));
     fact("endpoint", plugin.endpoint.to_string());
     fact("use", usage(plugin).to_owned());
+    fact(
+        "tasks at once",
+        plugin.max_attempts.map_or("no limit".to_owned(), |most| format!("{most} at most")),
+    );
     fact("health", plugin.health.state.as_str().to_owned());
     fact("since", or_dash(plugin.health.since.map(moment)));
     fact("last error", or_dash(plugin.health.last_error.clone()));

@@ -93,7 +93,7 @@ async fn start(data_dir: &Path) -> Result<(Client, Started), Failure> {
     let token = plan.api.as_ref().and_then(|api| api.token.clone());
     let platform = Box::pin(compose::bind(plan)).await?;
     let api = platform.find(ServiceName::Api, "http").context("the api does not listen")?;
-    Ok((Client::new(api.url(), token)?, platform.start()))
+    Ok((Client::new(api.url(), token, None)?, platform.start()))
 }
 
 /// A run that ended.

@@ -16,8 +16,22 @@ pub(crate) enum Runs {
     /// One run with its steps and, once it has ended, its result.
     #[command(after_help = "Examples:
   conveyor runs show 0197c3a1-3333-7000-8000-000000000000
-  conveyor runs show 0197c3a1-3333-7000-8000-000000000000 --json")]
-    Show(One),
+  conveyor runs show 0197c3a1-3333-7000-8000-000000000000 --json
+  conveyor runs show 0197c3a1-3333-7000-8000-000000000000 --json --full")]
+    Show(Show),
+    /// What a step produced, with the values that lie in files.
+    ///
+    /// A file that holds no value (of the output `file` of an HTTP request) is written as its bytes.
+    #[command(after_help = "Examples:
+  conveyor runs output 0197c3a1-3333-7000-8000-000000000000 w-report
+  conveyor runs output 0197c3a1-3333-7000-8000-000000000000 'w-loop[2]/w-get' --output json
+  conveyor runs output 0197c3a1-3333-7000-8000-000000000000 Download --output file > picture.png
+
+Exit codes:
+  0  the outputs are printed
+  1  no such step, output or file, or the platform does not answer
+  2  several steps are meant, or the command line is not valid")]
+    Output(Output),
     /// Follow a run to its end, from its beginning.
     ///
     /// What its nodes do goes to standard error, the result to standard output. Ending the command does
@@ -79,6 +93,31 @@ pub(crate) struct List {
 pub(crate) struct One {
     /// The run's id.
     pub(crate) run: RunId,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Show {
+    /// The run's id.
+    pub(crate) run: RunId,
+    /// Fetch the values that lie in files, instead of showing where they are.
+    #[arg(long)]
+    pub(crate) full: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Output {
+    /// The run's id.
+    pub(crate) run: RunId,
+    /// The step: its path, or its id or label where only one has it.
+    #[arg(value_name = "NODE")]
+    pub(crate) step: String,
+    /// Only this output, as its plain value.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) output: Option<String>,
     #[command(flatten)]
     pub(crate) place: Place,
 }

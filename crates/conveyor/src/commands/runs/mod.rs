@@ -1,6 +1,7 @@
 //! `conveyor runs …`: the runs of a running platform.
 
 pub(crate) mod args;
+mod output;
 mod show;
 
 use crate::{
@@ -8,7 +9,7 @@ use crate::{
     platform::escape,
     remote::{Platform, end, waiting_step, watch},
 };
-use args::{Confirm, List, One, Retry, Runs};
+use args::{Confirm, List, One, Retry, Runs, Show};
 use contract::{Json, RunId};
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -22,6 +23,7 @@ pub(super) async fn runs(command: Runs) -> Result<(), Failure> {
     match command {
         Runs::List(args) => list(&args).await,
         Runs::Show(args) => show(&args).await,
+        Runs::Output(args) => output::output(&args).await,
         Runs::Watch(args) => {
             let platform = Platform::find(&args.place)?;
             let ended = watch(&platform, args.run).await?;
@@ -55,14 +57,20 @@ async fn list(args: &List) -> Result<(), Failure> {
     platform.print(&answer, || show::list(&page, &names))
 }
 
-async fn show(args: &One) -> Result<(), Failure> {
+async fn show(args: &Show) -> Result<(), Failure> {
     let platform = Platform::find(&args.place)?;
-    let answer = platform.get(&format!("/runs/{}", args.run)).await?;
+    let mut answer = platform.get(&format!("/runs/{}", args.run)).await?;
+    if args.full {
+        answer = platform.whole(&answer).await?;
+    }
     let run: crate::client::RunFull = platform.read(&answer)?;
     let mut whole: IndexMap<String, Json> = platform.read(&answer)?;
     let mut result = None;
     if run.run.status.is_terminal() {
-        let public = platform.told(platform.client.result(run.run.process_id, args.run).await)?;
+        let mut public = platform.told(platform.client.result(run.run.process_id, args.run).await)?;
+        if args.full {
+            public = platform.all_whole(&public).await?;
+        }
         whole.insert("publicInputs".to_owned(), Json::of(&public)?);
         result = Some(super::run::pretty(&public)?);
     }

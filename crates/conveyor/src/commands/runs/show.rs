@@ -4,7 +4,7 @@ use crate::{
     client::{ImportedProcess, RunFull, RunHead, Step},
     commands::{plugin::table::Table, run::cause},
     document::printable,
-    remote::{moment, took},
+    remote::{moment, said, took},
 };
 use contract::run::NodeStatus;
 use serde::Deserialize;
@@ -78,6 +78,9 @@ pub(super) fn run(run: &RunFull, result: Option<&str>) -> String {
 fn remark(step: &Step) -> String {
     match (&step.error, &step.waits_for) {
         (Some(error), _) => cause(error),
+        (None, _) if step.progress.is_some() || step.message.is_some() => {
+            said(step.progress, step.message.as_deref())
+        }
         (None, Some(waits)) => format!("waits for {waits}"),
         (None, None) => String::new(),
     }

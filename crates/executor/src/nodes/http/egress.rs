@@ -1,72 +1,32 @@
-//! Where `system.http.request` may go. A name is judged by the addresses that are then connected
-//! to, so a name that changes its mind between check and use gains nothing.
+//! Where `system.http.request` may go.
 
 use reqwest::{
     Url,
     dns::{Addrs, Name, Resolve, Resolving},
 };
-use std::{
-    error::Error as StdError,
-    net::{IpAddr, SocketAddr},
-};
-use wire::gate::is_public;
+use wire::{OutOfReach, Reach};
 
-/// Judges addresses.
+/// Judges URLs, and names when they are resolved.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Egress {
-    pub(super) allow_private: bool,
-}
-
-/// The target is not allowed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{host} leads to a loopback, private or link-local address, where requests may not go (EXECUTOR_HTTP_ALLOW_PRIVATE)"
-)]
-pub(super) struct Refused {
-    host: String,
-}
+pub(super) struct Egress(Reach);
 
 impl Egress {
-    /// Judges a URL whose host is written as an address; names are judged when they are resolved.
-    pub(super) fn check(self, url: &Url) -> Result<(), Refused> {
-        let host = url.host_str().unwrap_or_default();
-        match host.trim_start_matches('[').trim_end_matches(']').parse() {
-            Ok(address) if !self.allows(address) => Err(Refused { host: host.to_owned() }),
-            _ => Ok(()),
-        }
+    /// `allow_private`: loopback, private and link-local addresses may be reached.
+    pub(super) fn new(allow_private: bool) -> Self {
+        Self(Reach { allow_private, setting: "EXECUTOR_HTTP_ALLOW_PRIVATE" })
     }
 
-    fn allows(self, address: IpAddr) -> bool {
-        self.allow_private || is_public(address)
+    /// Judges a URL whose host is written as an address.
+    pub(super) fn check(self, url: &Url) -> Result<(), OutOfReach> {
+        self.0.check(url.host_str().unwrap_or_default())
     }
 }
 
 impl Resolve for Egress {
     fn resolve(&self, name: Name) -> Resolving {
-        let egress = *self;
-        Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
-            let (allowed, refused): (Vec<_>, Vec<_>) =
-                found.into_iter().partition(|address| egress.allows(address.ip()));
-            if allowed.is_empty() && !refused.is_empty() {
-                return Err(Box::new(Refused { host }) as Box<dyn StdError + Send + Sync>);
-            }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
+        let reach = self.0;
+        Box::pin(async move { Ok(Box::new(reach.resolve(name.as_str()).await?.into_iter()) as Addrs) })
     }
-}
-
-/// The refusal that is the cause of an error, if it is one.
-pub(super) fn refusal<'e>(error: &'e (dyn StdError + 'static)) -> Option<&'e Refused> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref() {
-            return Some(refused);
-        }
-        cause = error.source();
-    }
-    None
 }
 
 #[cfg(test)]
@@ -74,7 +34,7 @@ mod tests {
     use super::*;
 
     fn allows(url: &str) -> bool {
-        Egress { allow_private: false }.check(&url.parse().unwrap()).is_ok()
+        Egress::new(false).check(&url.parse().unwrap()).is_ok()
     }
 
     #[test]
@@ -126,13 +86,5 @@ mod tests {
         {
             assert!(allows(&format!("http://{host}/")), "{host}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_name_is_judged_by_its_addresses() {
-        let resolve = |allow_private| Egress { allow_private }.resolve("localhost".parse().unwrap());
-        let error = resolve(false).await.map(|_| ()).unwrap_err();
-        assert!(refusal(&*error).is_some());
-        assert!(resolve(true).await.unwrap().next().is_some());
     }
 }

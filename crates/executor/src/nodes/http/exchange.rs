@@ -3,10 +3,7 @@
 //! Redirects are followed here and not by the client, because what a process sends is meant for the
 //! place that it names: headers may hold secrets, and go to the first origin only.
 
-use super::{
-    egress::{Egress, Refused, refusal},
-    invalid,
-};
+use super::{egress::Egress, invalid};
 use contract::ErrorCode;
 use plugin_sdk::Failure;
 use reqwest::{
@@ -15,6 +12,7 @@ use reqwest::{
     redirect::Policy,
 };
 use std::{sync::Arc, time::Duration};
+use wire::OutOfReach;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_REDIRECTS: usize = 10;
@@ -111,13 +109,13 @@ fn harmless(headers: &HeaderMap) -> HeaderMap {
     [ACCEPT, ACCEPT_LANGUAGE].into_iter().filter_map(kept).collect()
 }
 
-fn forbidden(refused: &Refused) -> Failure {
+fn forbidden(refused: &OutOfReach) -> Failure {
     Failure::of(ErrorCode::ForbiddenAddress, refused.to_string())
 }
 
 /// The URL stays out of the message: it may hold secrets.
 pub(super) fn failure(host: &str, error: reqwest::Error) -> Failure {
-    if let Some(refused) = refusal(&error) {
+    if let Some(refused) = OutOfReach::find(&error) {
         return forbidden(refused);
     }
     let code = match () {

@@ -1,7 +1,13 @@
 //! Protocol section 7.
 
-use super::stage::{Stage, failure, output_node, process, task};
-use contract::run::{NodeStatus, RunStatus};
+use super::stage::{Stage, failure, graph, output_node, process, task};
+use crate::core::{Event, Graph, State, StepFailed};
+use contract::{
+    Json,
+    process::Process,
+    report::{StepError, StepResult},
+    run::{NodeStatus, RunStatus},
+};
 use serde_json::{Value, json};
 
 fn trigger(fields: &Value) -> Value {
@@ -335,4 +341,80 @@ fn a_task_names_its_secrets_its_outputs_and_its_publication() {
         ("plugin", vec!["k".to_owned()], vec!["declared".to_owned()])
     );
     assert_eq!((task.publication_id, task.timeout_ms, task.attempt), (Some(publication_id), 3_600_000, 1));
+}
+
+#[test]
+fn under_continue_a_failed_node_produces_its_error_once_it_is_not_repeated() {
+    let retry = json!({"execution": {"onError": "continue", "retry": {"maxAttempts": 2, "backoffMs": 1}}});
+    let mut stage = Stage::of(
+        &process(
+            &[task("a", &retry), task("ok", &json!({})), task("alert", &json!({})), output_node(&json!([]))],
+            &["a.o -> ok.i", "a.error -> alert.reason", "alert.o -> out.alerted", "a.error -> out.why"],
+        ),
+        &json!({}),
+    );
+    stage.fail("a", "broken");
+    assert_eq!(stage.status("alert"), NodeStatus::Waiting, "another attempt follows");
+    let error = StepError {
+        code: Some("no_stock".into()),
+        message: "nichts da".into(),
+        retryable: Some(false),
+        details: Some(Json::parse("[1.0]").unwrap()),
+    };
+    stage.result(stage.attempt("a"), StepResult::failed(error));
+    assert_eq!((stage.status("a"), stage.status("ok")), (NodeStatus::Failed, NodeStatus::Skipped));
+    let told = json!({"code": "no_stock", "message": "nichts da", "retryable": false, "details": [1.0],
+        "nodePath": "a"});
+    assert_eq!(stage.inputs("alert"), json!({"reason": told}));
+    stage.finish("alert", &json!({"o": true}));
+    assert_eq!(stage.run(), RunStatus::Finished);
+    assert_eq!(stage.public_inputs(), json!({"alerted": true, "why": told}));
+}
+
+#[test]
+fn an_error_without_a_code_is_step_failed() {
+    let more = json!({"execution": {"onError": "continue"}});
+    let document = process(&[task("a", &more), output_node(&json!([]))], &["a.error -> out.why"]);
+    let mut stage = Stage::of(&document, &json!({}));
+    stage.fail("a", "broken");
+    let told = json!({"why": {"code": "step_failed", "message": "broken", "nodePath": "a"}});
+    assert_eq!(stage.public_inputs(), told);
+}
+
+#[test]
+fn a_node_that_finished_leaves_its_error_dead() {
+    let more = json!({"execution": {"onError": "continue"}});
+    let mut stage =
+        Stage::of(&process(&[task("a", &more), task("b", &json!({}))], &["a.error -> b.i"]), &json!({}));
+    stage.finish("a", &json!({"o": 1}));
+    assert_eq!((stage.status("b"), stage.run()), (NodeStatus::Skipped, RunStatus::Finished));
+}
+
+#[test]
+fn a_node_that_fails_the_run_has_no_error_output() {
+    let document = process(&[task("a", &json!({})), task("b", &json!({}))], &["a.error -> b.i"]);
+    let process: Process = Json::from(&document).read().unwrap();
+    let fault = Graph::compile(&process).unwrap_err();
+    assert!(fault.to_string().contains("\"error\""), "{fault}");
+}
+
+/// A failure of before the rule left every output dead, and its history still says so.
+#[test]
+fn a_history_from_before_the_error_output_stays_as_it_was() {
+    let more = json!({"execution": {"onError": "continue"}});
+    let document = process(&[task("a", &more), task("b", &json!({}))], &["a.error -> b.i"]);
+    let mut stage = Stage::of(&document, &json!({}));
+    stage.fail("a", "broken");
+    let events = stage.history.iter().filter_map(|(at, event)| match event {
+        Event::StepFailed(failed) => {
+            let error_output = false;
+            Some((*at, Event::StepFailed(StepFailed { error_output, ..failed.clone() })))
+        }
+        Event::StepScheduled(step) if step.node_path.0 == "b" => None,
+        other => Some((*at, other.clone())),
+    });
+    let state = State::replay(stage.state.run_id(), graph(&document), events).unwrap();
+    let steps = state.detail(usize::MAX).steps;
+    assert_eq!(steps[0].outputs, None);
+    assert!(steps[1].status == NodeStatus::Waiting && state.outstanding() == 0);
 }

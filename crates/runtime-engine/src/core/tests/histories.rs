@@ -143,6 +143,34 @@ fn repeated() -> (Value, Stage) {
     (document, stage)
 }
 
+/// A repetition of a loop that failed in its second iteration, of a step under `continue` that gives
+/// its error, in the order of their paths.
+fn resumed() -> (Value, Stage) {
+    let body = process(
+        &[
+            builtin("t", "system.trigger.input", &json!([{"name": "item"}])),
+            task("b", &json!({"execution": {"onError": "continue"}})),
+            task("c", &json!({})),
+            output_node(&json!([])),
+        ],
+        &["t.item -> b.i", "t.item -> c.i", "b.error -> out.why", "c.o -> out.r"],
+    );
+    let looping = json!([field("iterator", &json!([1, 2, 3])), field("body", &body)]);
+    let document =
+        process(&[builtin("w", "system.loop", &looping), output_node(&json!([]))], &["w.items -> out.items"]);
+    let mut first = Stage::of(&document, &json!({}));
+    first.fail("w[0]/b", "without b");
+    first.finish("w[0]/c", &json!({"o": "dear"}));
+    first.finish("w[1]/b", &json!({"o": 1}));
+    first.fail("w[1]/c", "broken");
+    let kept = first.state.kept();
+    let mut stage = Stage::keeping(graph(&document), &json!({}), Policy::default(), kept);
+    stage.finish("w[1]/c", &json!({"o": "again"}));
+    stage.fail("w[2]/b", "without b");
+    stage.finish("w[2]/c", &json!({"o": "new"}));
+    (document, stage)
+}
+
 fn kept() -> Vec<(String, Sample)> {
     let mut found: Vec<_> = fs::read_dir(folder())
         .expect("the samples are part of the crate")
@@ -159,9 +187,12 @@ fn kept() -> Vec<(String, Sample)> {
 #[test]
 fn kept_histories_stay_readable_and_lead_where_they_led() {
     if std::env::var_os("KEEP_HISTORIES").is_some() {
-        for (name, (document, stage)) in
-            [("v1-finished", finished()), ("v1-failed", failed()), ("v1-repeated", repeated())]
-        {
+        for (name, (document, stage)) in [
+            ("v1-finished", finished()),
+            ("v1-failed", failed()),
+            ("v1-repeated", repeated()),
+            ("v1-resumed", resumed()),
+        ] {
             let path = folder().join(format!("{name}.json"));
             if !path.exists() {
                 fs::create_dir_all(folder()).unwrap();

@@ -1,8 +1,8 @@
 //! Random nested loops, sequential and parallel, with failing steps, in random orders of reports:
 //! they end as a naive recursion says.
 
-use super::stage::{Stage, code, failure, output_node, outputs, process, task};
-use crate::core::{Event, Input};
+use super::stage::{Stage, code, failure, graph, output_node, outputs, process, task};
+use crate::core::{Event, Input, Policy};
 use contract::{
     ExecutionId, NodePath,
     report::StepResult,
@@ -40,6 +40,15 @@ fn shape((count, concurrency, is_tolerant): (usize, Option<u64>, bool), body: Bo
     // A sequential loop over nothing would be one whose body decides.
     let count = if concurrency.is_none() { count.max(1) } else { count };
     Shape { count, concurrency, is_tolerant, body }
+}
+
+/// The shape without any loop that goes on after a failure.
+fn strict(shape: Shape) -> Shape {
+    let body = match shape.body {
+        Body::Task => Body::Task,
+        Body::Loop(inner) => Body::Loop(Box::new(strict(*inner))),
+    };
+    Shape { is_tolerant: false, body, ..shape }
 }
 
 fn widget(shape: &Shape) -> Value {
@@ -143,6 +152,56 @@ proptest! {
         }
         let live = stage.state.detail(usize::MAX).steps.len();
         prop_assert!(stage.run() != RunStatus::Finished || shape.is_tolerant || live == 2, "iterations are forgotten");
+    }
+
+    #[test]
+    fn a_repetition_runs_no_finished_step_again_and_ends_as_a_run_that_never_failed(
+        shape in shapes().prop_map(strict),
+        breaks_at in any::<Index>(),
+        order in vec(any::<Index>(), 16),
+        cancels in any::<bool>(),
+    ) {
+        let document = process(&[widget(&shape), output_node(&json!([]))], &["w.items -> out.items"]);
+        let mut order = order.into_iter().cycle();
+        let mut done: HashSet<NodePath> = HashSet::new();
+        let mut stage = Stage::of(&document, &json!({}));
+        let breaks_at = breaks_at.index(8);
+        loop {
+            let open = outstanding(&stage);
+            if open.is_empty() {
+                break;
+            }
+            let (path, attempt) = &open[order.next().unwrap().index(open.len())];
+            match done.len() == breaks_at {
+                true if cancels => drop(stage.decide(Input::Cancel)),
+                true => {
+                    stage.result(*attempt, failure("broken"));
+                    // What runs beside it is withdrawn: nobody had acknowledged it.
+                    prop_assert_eq!(stage.run(), RunStatus::Failed);
+                }
+                false => {
+                    stage.result(*attempt, report(path, &|_| false));
+                    done.insert(path.clone());
+                }
+            }
+        }
+        if stage.run() != RunStatus::Finished {
+            let kept = stage.state.kept();
+            stage = Stage::keeping(graph(&document), &json!({}), Policy::default(), kept);
+        }
+        loop {
+            check(&stage);
+            let open = outstanding(&stage);
+            if open.is_empty() {
+                break;
+            }
+            let (path, attempt) = &open[order.next().unwrap().index(open.len())];
+            prop_assert!(done.insert(path.clone()), "{} ran again", path);
+            stage.result(*attempt, report(path, &|_| false));
+        }
+        prop_assert_eq!(stage.run(), RunStatus::Finished);
+        let items = items_of(&shape, "", &|_| false).unwrap();
+        prop_assert_eq!(stage.public_inputs(), json!({"items": items}));
     }
 
     #[test]

@@ -329,3 +329,96 @@ fn loops_without_any_task_are_stopped_before_they_fill_the_history() {
     assert_eq!(state.run_error().unwrap().error.code.as_deref(), Some("loop_limit"));
     assert!(decision.events.len() < 210_000);
 }
+
+/// A repetition of the stage's run.
+fn repeated(document: &Value, first: &Stage) -> Stage {
+    Stage::keeping(graph(document), &json!({}), Policy::default(), first.state.kept())
+}
+
+#[test]
+fn a_repetition_resumes_a_failed_loop_at_the_failed_iteration() {
+    let settings = [field("iterator", &json!(["a", "b", "c", "d"])), field("body", &body(&["item"], &["r"]))];
+    let document = run_of(&settings);
+    let mut first = Stage::of(&document, &json!({}));
+    first.finish("w[0]/b", &json!({"r": 0}));
+    first.finish("w[1]/b", &json!({"r": 1}));
+    first.fail("w[2]/b", "broken");
+    let mut second = repeated(&document, &first);
+    assert_eq!(second.count("iteration_kept"), 2);
+    assert_eq!(second.inputs("w[2]/b"), json!({"item": "c"}));
+    second.finish("w[2]/b", &json!({"r": 2}));
+    second.fail("w[3]/b", "broken");
+    let mut third = repeated(&document, &second);
+    assert_eq!(third.count("iteration_kept"), 3, "what was kept is kept on");
+    third.finish("w[3]/b", &json!({"r": 3}));
+    assert_eq!(third.public_inputs()["items"], json!([{"r": 0}, {"r": 1}, {"r": 2}, {"r": 3}]));
+}
+
+#[test]
+fn a_repetition_goes_on_with_what_the_last_iteration_handed_on() {
+    let settings = [
+        field("body", &body(&["query", "history"], &["history", "continueLoop"])),
+        field("query", &json!("q")),
+        field("history", &json!("")),
+    ];
+    let document = run_of(&settings);
+    let mut first = Stage::of(&document, &json!({}));
+    first.finish("w[0]/b", &json!({"history": "h1", "continueLoop": true}));
+    first.fail("w[1]/b", "broken");
+    let mut second = repeated(&document, &first);
+    assert_eq!(second.inputs("w[1]/b"), json!({"query": "q", "history": "h1"}));
+    second.finish("w[1]/b", &json!({"history": "h2", "continueLoop": false}));
+    let items = json!([{"history": "h1", "continueLoop": true}, {"history": "h2", "continueLoop": false}]);
+    assert_eq!(second.public_inputs()["items"], items);
+}
+
+#[test]
+fn a_repetition_of_a_parallel_loop_runs_only_what_had_not_finished() {
+    let settings = [
+        field("iterator", &json!([0, 1, 2, 3, 4])),
+        field("body", &body(&["item"], &["r"])),
+        field("mode", &json!("parallel")),
+        field("concurrency", &json!(3)),
+    ];
+    let document = run_of(&settings);
+    let mut first = Stage::of(&document, &json!({}));
+    first.finish("w[1]/b", &json!({"r": 1}));
+    first.finish("w[3]/b", &json!({"r": 3}));
+    first.decide(Input::Cancel);
+    let mut second = repeated(&document, &first);
+    assert_eq!(second.state.outstanding(), 3);
+    for (path, number) in [("w[0]/b", 0), ("w[2]/b", 2), ("w[4]/b", 4)] {
+        second.finish(path, &json!({"r": number}));
+    }
+    assert_eq!(second.public_inputs()["items"], json!([{"r": 0}, {"r": 1}, {"r": 2}, {"r": 3}, {"r": 4}]));
+}
+
+#[test]
+fn a_repetition_keeps_the_finished_steps_of_the_failed_iteration() {
+    let inner = process(
+        &[
+            builtin("t", "system.trigger.input", &json!([{"name": "item"}])),
+            task("a", &json!({})),
+            task("b", &json!({})),
+            output_node(&json!([])),
+        ],
+        &["t.item -> a.i", "a.o -> b.i", "b.o -> out.r"],
+    );
+    let document = run_of(&[field("iterator", &json!([1, 2])), field("body", &inner)]);
+    let mut first = Stage::of(&document, &json!({}));
+    first.finish("w[0]/a", &json!({"o": "dear"}));
+    first.fail("w[0]/b", "broken");
+    let second = repeated(&document, &first);
+    assert_eq!((second.status("w[0]/a"), second.step("w[0]/a").attempts), (NodeStatus::Finished, 0));
+    assert_eq!(second.inputs("w[0]/b"), json!({"i": "dear"}));
+}
+
+#[test]
+fn kept_iterations_of_another_list_are_not_used() {
+    let document = |list: Value| run_of(&[field("iterator", &list), field("body", &body(&["item"], &["r"]))]);
+    let mut first = Stage::of(&document(json!([1, 2])), &json!({}));
+    first.finish("w[0]/b", &json!({"r": 0}));
+    first.fail("w[1]/b", "broken");
+    let second = repeated(&document(json!([1, 2, 3])), &first);
+    assert_eq!((second.count("iteration_kept"), second.status("w[0]/b")), (0, NodeStatus::Queued));
+}

@@ -6,6 +6,7 @@ mod histories;
 mod loop_properties;
 mod loops;
 mod properties;
+mod reach;
 mod reference;
 mod repetitions;
 mod reporters;

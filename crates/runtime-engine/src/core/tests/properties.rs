@@ -3,7 +3,7 @@
 //! end.
 
 use super::{
-    reference::{Edge, End, Kind, Node, interpret},
+    reference::{ERROR, Edge, End, Kind, Node, interpret},
     stage::{Stage, code, failure, outputs},
 };
 use crate::core::{Event, Input};
@@ -17,6 +17,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 
 const OUTPUTS: [&str; 2] = ["o0", "o1"];
+/// What edges may leave from, in the order of the numbers of outputs.
+const HANDLES: [&str; 3] = ["o0", "o1", "error"];
 const PORTS: [&str; 3] = ["p0", "p1", "p2"];
 
 /// A random acyclic process: edges lead from lower to higher numbers, in a random document order.
@@ -30,7 +32,7 @@ fn processes() -> impl Strategy<Value = (Vec<Node>, Vec<Edge>)> {
             let nodes: Vec<Node> =
                 nodes.into_iter().map(|(kind, produces)| Node { kind, produces }).collect();
             let count = nodes.len();
-            let edge = (0..count, 0..count, 0..OUTPUTS.len(), 0..PORTS.len());
+            let edge = (0..count, 0..count, 0..HANDLES.len(), 0..PORTS.len());
             let edges = vec(edge, 0..(count * 3)).prop_map(move |edges| {
                 edges
                     .into_iter()
@@ -67,10 +69,12 @@ fn document(nodes: &[Node], edges: &[Edge], on_error: &str) -> Value {
             Kind::Output => json!({"id": id(number), "source": {"nodeType": "system.output"}}),
         })
         .collect();
+    // Only who goes on after a failure has the output `error`.
     let edges: Vec<Value> = edges
         .iter()
+        .filter(|edge| edge.output != ERROR || on_error == "continue")
         .map(|edge| {
-            json!({"source": id(edge.source), "sourceHandle": OUTPUTS[edge.output],
+            json!({"source": id(edge.source), "sourceHandle": HANDLES[edge.output],
                 "target": id(edge.target), "targetHandle": PORTS[edge.port]})
         })
         .collect();
@@ -116,7 +120,10 @@ fn end_of(stage: &Stage, nodes: &[Node], taken: &BTreeMap<(usize, usize), (usize
 fn note_inputs(node: usize, inputs: &Value, taken: &mut BTreeMap<(usize, usize), (usize, usize)>) {
     for (port, value) in inputs.as_object().unwrap() {
         let port = PORTS.iter().position(|name| name == port).unwrap();
-        let from: (usize, usize) = serde_json::from_value(value.clone()).unwrap();
+        let from = match value["nodePath"].as_str() {
+            Some(failed) => (number_of(failed), ERROR),
+            None => serde_json::from_value(value.clone()).unwrap(),
+        };
         taken.insert((node, port), from);
     }
 }

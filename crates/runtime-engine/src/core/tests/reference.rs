@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) struct Node {
     pub(super) kind: Kind,
     /// For tasks: which of the outputs `o0`, `o1` its result holds; `None`: it fails under
-    /// `onError: continue`.
+    /// `onError: continue`, and produces `error`.
     pub(super) produces: Option<[bool; 2]>,
 }
 
@@ -19,6 +19,9 @@ pub(super) enum Kind {
     Task,
     Output,
 }
+
+/// The number of the output `error`.
+pub(super) const ERROR: usize = 2;
 
 /// An edge: source node, its output, target node, its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +95,10 @@ fn ports_of(node: usize, nodes: &[Node], edges: &[Edge], statuses: &[NodeStatus]
         let source = &nodes[edge.source];
         *port = match statuses[edge.source] {
             NodeStatus::Waiting => Port::Unsettled,
-            NodeStatus::Finished if source.produces.is_some_and(|produces| produces[edge.output]) => {
+            NodeStatus::Failed if edge.output == ERROR => Port::Alive(*edge),
+            NodeStatus::Finished
+                if source.produces.is_some_and(|produces| produces.get(edge.output) == Some(&true)) =>
+            {
                 Port::Alive(*edge)
             }
             _ => Port::Dead,

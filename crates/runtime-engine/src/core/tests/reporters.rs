@@ -86,7 +86,7 @@ fn a_result_before_its_ack_is_fine_and_the_late_ack_is_a_duplicate() {
 fn the_first_ack_names_the_worker_that_counts() {
     let mut stage = stage(&json!({}));
     let a = stage.attempt("a");
-    let by = |worker: &str| Input::Ack(a, Ack { worker_id: Some(worker.into()) });
+    let by = |worker: &str| Input::Ack(a, Ack { worker_id: Some(worker.into()), ..Ack::default() });
     let told = |status, worker: &str| ReportOutcome::Ok(Receipt { status, worker_id: Some(worker.into()) });
     assert_eq!(stage.decide(by("one")), told(Accepted::Applied, "one"));
     assert_eq!(stage.decide(by("two")), told(Accepted::Duplicate, "one"));
@@ -234,6 +234,18 @@ fn a_heartbeat_extends_the_step_up_to_the_nodes_maximum_and_adds_no_event() {
     stage.now = contract::Millis(acked.0 + 900);
     stage.heartbeat(a);
     assert_eq!(stage.last.touched[0].1.deadline, Some(contract::Millis(acked.0 + 1500)));
+}
+
+#[test]
+fn what_a_heartbeat_says_to_people_is_kept_up_to_a_length() {
+    let mut stage = stage(&json!({}));
+    let a = stage.attempt("a");
+    for (said, kept) in
+        [("Страница 3".to_owned(), "Страница 3".to_owned()), ("я".repeat(600), "я".repeat(500) + "…")]
+    {
+        stage.decide(Input::Heartbeat(a, Heartbeat { progress: None, message: Some(said) }));
+        assert_eq!(stage.last.touched.last().unwrap().1.message, Some(kept));
+    }
 }
 
 #[test]

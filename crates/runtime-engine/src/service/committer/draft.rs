@@ -11,6 +11,7 @@ pub(super) struct Draft {
     expected: u64,
     at: Millis,
     create: Option<NewRun>,
+    max_running: Option<u32>,
     events: Vec<NewEvent>,
     opened: Vec<Opened>,
     touched: HashMap<ExecutionId, AttemptUpdate>,
@@ -29,6 +30,7 @@ impl Draft {
             expected,
             at,
             create: None,
+            max_running: None,
             events: Vec::new(),
             opened: Vec::new(),
             touched: HashMap::new(),
@@ -39,8 +41,10 @@ impl Draft {
         }
     }
 
-    pub(super) fn create(&mut self, run: NewRun) {
+    /// Creates the run, unless so many of its process are running.
+    pub(super) fn create(&mut self, run: NewRun, max_running: Option<u32>) {
         self.create = Some(run);
+        self.max_running = max_running;
     }
 
     /// Adds a decision.
@@ -81,6 +85,7 @@ impl Draft {
         update.deadline = touched.deadline.map(Some).or(update.deadline);
         update.heartbeat_at = touched.heartbeat_at.or(update.heartbeat_at);
         update.progress = touched.progress.or_else(|| update.progress.take());
+        update.message = touched.message.or_else(|| update.message.take());
     }
 
     /// An attempt is no longer outstanding. One that the same transaction would have opened never
@@ -111,6 +116,7 @@ impl Draft {
     pub(super) fn append(&mut self, state: &State) -> Append {
         let mut append = Append::new(state.run_id(), self.expected, state.status(), self.at);
         append.create = self.create.take();
+        append.max_running = self.max_running;
         append.events = std::mem::take(&mut self.events);
         append.finished_at = state.finished_at();
         append.error = state.run_error().and_then(|error| Json::of(&error).ok());

@@ -7,7 +7,7 @@ mod work;
 
 pub(crate) use super::draw::Fresh;
 pub(crate) use cache::Held;
-pub(crate) use work::{Command, Start, unknown_run};
+pub(crate) use work::{Command, Start, too_many_running};
 
 use super::{Shared, publisher::Publisher, publisher::Word};
 use crate::core::{Input, State, TaskLane};
@@ -23,6 +23,7 @@ use queue::Lane;
 use std::sync::Arc;
 use storage::runs::{Append, Appended};
 use tokio::{sync::mpsc, time::Instant};
+use wire::LogGate;
 use work::{Ask, Item, Replies, Work};
 
 /// Commands that are decided together at most.
@@ -148,7 +149,7 @@ impl Committer {
         let first = (start.started.clone(), start.kept.clone());
         let result = State::start(start.run_id, graph, first, now, policy, &mut Fresh);
         let mut draft = Draft::new(0, now);
-        draft.create(start.new_run());
+        draft.create(start.new_run(), start.graph.max_concurrent_runs);
         let absorbed = result.map_err(|error| broken(start.run_id, &error)).and_then(|(state, decision)| {
             draft.absorb(decision)?;
             Ok(state)
@@ -263,6 +264,7 @@ impl Committer {
             match result {
                 Ok(Appended::Done) => self.done(one),
                 Ok(Appended::Exists(run_id)) => one.work.exists(run_id),
+                Ok(Appended::Full) => one.work.overloaded(),
                 Err(error) => one.work.refuse(&error),
                 Ok(Appended::Conflict) => {
                     self.shared.metrics.conflicts.inc();
@@ -283,11 +285,16 @@ impl Committer {
         match stored {
             Ok(results) => results.into_iter().map(Ok).collect(),
             Err(error) if error.is_unavailable() => {
-                tracing::error!(
-                    event = "commit_failed",
-                    runs = appends.len(),
-                    "nothing is answered as stored: {error}"
-                );
+                static LOG: LogGate = LogGate::new();
+                self.shared.metrics.commits_failed.inc();
+                if let Some(unlogged_before) = LOG.pass_now() {
+                    tracing::error!(
+                        event = "commit_failed",
+                        runs = appends.len(),
+                        unlogged_before,
+                        "nothing is answered as stored: {error}"
+                    );
+                }
                 vec![Err(unavailable(&error)); appends.len()]
             }
             Err(_) => {

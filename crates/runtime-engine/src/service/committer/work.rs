@@ -1,7 +1,7 @@
 //! Commands to a committer, and those who wait for their answers.
 
 use crate::core::{Graph, Input, Kept, RunStarted, State, unknown_execution};
-use contract::{ErrorCode, ExecutionId, RpcError, RunId, report::ReportOutcome, run};
+use contract::{ErrorCode, ExecutionId, ProcessId, RpcError, RunId, report::ReportOutcome, run};
 use indexmap::IndexMap;
 use std::sync::Arc;
 use storage::runs::NewRun;
@@ -110,7 +110,7 @@ pub(super) fn by_run(commands: Vec<Command>) -> Vec<Work> {
                 match works.entry(run_id).or_insert_with(new) {
                     Work::Existing(existing) => existing.items.push(*item),
                     // Nobody knows the id of a run that is being started.
-                    Work::Start(_) => item.tell(ReportOutcome::Err(unknown_run(run_id))),
+                    Work::Start(_) => item.tell(ReportOutcome::Err(run::not_found(run_id))),
                 }
             }
         }
@@ -182,9 +182,17 @@ impl Work {
         for item in existing.items {
             let error = match item.ask.execution_id() {
                 Some(execution_id) => unknown_execution(execution_id),
-                None => unknown_run(existing.run_id),
+                None => run::not_found(existing.run_id),
             };
             item.tell(ReportOutcome::Err(error));
+        }
+    }
+
+    /// As many runs of the process are running as it allows.
+    pub(super) fn overloaded(self) {
+        if let Self::Start(start) = self {
+            let error = too_many_running(start.started.process_id, start.graph.max_concurrent_runs);
+            let _ = start.reply.send(Err(error));
         }
     }
 
@@ -206,7 +214,12 @@ impl Replies {
     }
 }
 
-/// No such run.
-pub(crate) fn unknown_run(run_id: RunId) -> RpcError {
-    RpcError::new(ErrorCode::NotFound, format!("no run {run_id} exists"))
+/// A start beyond what the process allows.
+pub(crate) fn too_many_running(process_id: ProcessId, most: Option<u32>) -> RpcError {
+    let most = most.map_or_else(String::new, |most| format!(" ({most})"));
+    let message = format!(
+        "process {process_id} has as many running runs as its settings.maxConcurrentRuns allows{most}; start \
+         again when one has ended"
+    );
+    RpcError::new(ErrorCode::Overloaded, message)
 }

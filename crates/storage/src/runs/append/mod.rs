@@ -5,6 +5,7 @@
 //! takes as arrays in one statement and SQLite as multi-row statements in one transaction. Both first
 //! create and move the run rows; what belongs to a run whose row did not move is not stored.
 
+mod limited;
 mod postgres;
 mod sqlite;
 mod wave;
@@ -27,6 +28,9 @@ pub struct Append {
     pub expected: u64,
     /// Creates the run.
     pub create: Option<NewRun>,
+    /// With `create`: the most runs of its process that may be running at the same time, this one
+    /// included. Runs started without a limit count from the first start of a newer revision on.
+    pub max_running: Option<u32>,
     /// Now.
     pub at: Millis,
     /// The events, numbered from `expected + 1`.
@@ -52,6 +56,7 @@ impl Append {
             run_id,
             expected,
             create: None,
+            max_running: None,
             at,
             events: Vec::new(),
             status,
@@ -128,12 +133,22 @@ pub struct AttemptUpdate {
     pub heartbeat_at: Option<Millis>,
     /// How far it is: a raw JSON number.
     pub progress: Option<Json>,
+    /// What it says to people.
+    pub message: Option<String>,
 }
 
 impl AttemptUpdate {
     /// An update that changes nothing yet, to be filled.
     pub fn new(execution_id: ExecutionId) -> Self {
-        Self { execution_id, state: None, deadline: None, acked_at: None, heartbeat_at: None, progress: None }
+        Self {
+            execution_id,
+            state: None,
+            deadline: None,
+            acked_at: None,
+            heartbeat_at: None,
+            progress: None,
+            message: None,
+        }
     }
 }
 
@@ -147,6 +162,9 @@ pub enum Appended {
     Conflict,
     /// A run with this idempotency key (or this id) exists already: nothing of this append is stored.
     Exists(RunId),
+    /// As many runs of the process are running as [`Append::max_running`] allows: nothing of this append
+    /// is stored.
+    Full,
 }
 
 impl Runs {
@@ -158,14 +176,24 @@ impl Runs {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let waves = wave::cut(batch);
+        let mut answers = vec![Appended::Conflict; batch.len()];
+        let mut waves = wave::cut(batch);
+        if batch.iter().any(limited::is_limited) {
+            limited::create(&self.db, batch, &mut answers).await?;
+            for members in &mut waves {
+                members.retain(|place| !limited::is_limited(&batch[*place]));
+            }
+            waves.retain(|members| !members.is_empty());
+            if waves.is_empty() {
+                return Ok(answers);
+            }
+        }
         let waves: Vec<_> =
             waves.iter().map(|members| wave::Wave::of(batch, members)).collect::<Result<_>>()?;
         let stored = match &self.db {
             Db::Pg(pool) => postgres::append(pool, &waves).await?,
             Db::Lite { write, .. } => sqlite::append(write, &waves).await?,
         };
-        let mut answers = vec![Appended::Conflict; batch.len()];
         for (wave, stored) in waves.iter().zip(stored) {
             wave.answer(&stored, &mut answers);
         }

@@ -72,11 +72,12 @@ changed AS (
         acked_at = COALESCE(u.acked_at, a.acked_at),
         heartbeat_at = COALESCE(u.heartbeat_at, a.heartbeat_at),
         progress = COALESCE(u.progress, a.progress),
+        message = COALESCE(u.message, a.message),
         outstanding = NOT u.closes
     FROM unnest(?::uuid[], ?::uuid[], ?::boolean[], ?::text[], ?::boolean[], ?::bigint[], ?::bigint[],
-                ?::bigint[], ?::text[], ?::boolean[])
+                ?::bigint[], ?::text[], ?::text[], ?::boolean[])
          AS u (execution_id, run_id, free, state, sets_deadline, deadline, acked_at, heartbeat_at,
-               progress, closes)
+               progress, message, closes)
     WHERE a.execution_id = u.execution_id AND a.run_id IS NOT DISTINCT FROM u.run_id AND a.outstanding
       AND (u.free OR (u.run_id IN (SELECT run_id FROM ok)) IS TRUE)
 )";
@@ -177,7 +178,7 @@ pub(super) async fn append(pool: &PgPool, waves: &[Wave<'_>]) -> Result<Vec<Stor
     Ok(stored)
 }
 
-async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
+pub(super) async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
     /// One column of some rows, as an array.
     macro_rules! column {
         ($rows:ident, $field:ident) => {
@@ -243,6 +244,7 @@ async fn store(connection: &mut PgConnection, wave: &Wave<'_>) -> Result<Stored,
             .bind(column!(changes, acked_at))
             .bind(column!(changes, heartbeat_at))
             .bind(column!(changes, progress))
+            .bind(column!(changes, message))
             .bind(column!(changes, closes));
     }
     let ids: Vec<Uuid> = query.fetch_all(connection).await?;

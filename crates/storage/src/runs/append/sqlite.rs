@@ -53,13 +53,14 @@ const OPEN: MultiRow = MultiRow {
 
 const CHANGE: MultiRow = MultiRow {
     before: "WITH u (execution_id, run_id, state, sets_deadline, deadline, acked_at, heartbeat_at, progress, \
-             closes) AS (VALUES ",
-    columns: 9,
+             message, closes) AS (VALUES ",
+    columns: 10,
     after: ") UPDATE attempts SET state = COALESCE(u.state, attempts.state), \
             deadline = CASE WHEN u.sets_deadline THEN u.deadline ELSE attempts.deadline END, \
             acked_at = COALESCE(u.acked_at, attempts.acked_at), \
             heartbeat_at = COALESCE(u.heartbeat_at, attempts.heartbeat_at), \
-            progress = COALESCE(u.progress, attempts.progress), outstanding = NOT u.closes \
+            progress = COALESCE(u.progress, attempts.progress), \
+            message = COALESCE(u.message, attempts.message), outstanding = NOT u.closes \
             FROM u WHERE attempts.execution_id = u.execution_id AND attempts.run_id = u.run_id \
             AND attempts.outstanding",
 };
@@ -98,7 +99,7 @@ pub(super) async fn append(pool: &SqlitePool, waves: &[Wave<'_>]) -> Result<Vec<
     )
 }
 
-async fn store(c: &mut SqliteConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
+pub(super) async fn store(c: &mut SqliteConnection, wave: &Wave<'_>) -> Result<Stored, Fail> {
     let mut stored = Stored::default();
     for chunk in chunks(&wave.creates) {
         stored.moved.extend(create(c, chunk).await?);
@@ -207,6 +208,7 @@ async fn change(c: &mut SqliteConnection, rows: &[&Change<'_>]) -> Result<(), sq
             .bind(row.acked_at)
             .bind(row.heartbeat_at)
             .bind(row.progress)
+            .bind(row.message)
             .bind(row.closes);
     }
     query.execute(c).await.map(drop)

@@ -75,6 +75,7 @@ pub(super) struct Change<'a> {
     pub(super) acked_at: Option<i64>,
     pub(super) heartbeat_at: Option<i64>,
     pub(super) progress: Option<&'a str>,
+    pub(super) message: Option<&'a str>,
     pub(super) closes: bool,
 }
 
@@ -95,6 +96,7 @@ impl Change<'_> {
             acked_at: None,
             heartbeat_at: None,
             progress: None,
+            message: None,
             closes: false,
         }
     }
@@ -217,6 +219,7 @@ impl<'a> Wave<'a> {
                 row.acked_at = update.acked_at.map(|at| at.0).or(row.acked_at);
                 row.heartbeat_at = update.heartbeat_at.map(|at| at.0).or(row.heartbeat_at);
                 row.progress = update.progress.as_ref().map(|progress| progress.text()).or(row.progress);
+                row.message = update.message.as_deref().or(row.message);
             });
         }
         for execution_id in &append.close {

@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator } from '@kosolapus/plugin-ts-sdk';
 import { IsUrl } from 'class-validator';
 import { transport } from '../endpoint';
 import { callJson, HttpError } from '../http';

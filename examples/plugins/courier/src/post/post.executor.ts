@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator, loadHelpFromFile } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator, loadHelpFromFile } from '@kosolapus/plugin-ts-sdk';
 import { IsIn, IsOptional, IsString, MinLength } from 'class-validator';
 import { setTimeout as pause } from 'node:timers/promises';
 import { transport } from '../endpoint';

@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator, loadHelpFromFile } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator, loadHelpFromFile } from '@kosolapus/plugin-ts-sdk';
 import { IsOptional, IsString } from 'class-validator';
 import { transport } from '../endpoint';
 import { composeMessage, type Attachment } from './message';

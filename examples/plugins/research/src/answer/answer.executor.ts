@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator, StepFailure } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator, StepFailure } from '@kosolapus/plugin-ts-sdk';
 import { IsString, MinLength } from 'class-validator';
 import { transport } from '../endpoint';
 

@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator } from '@kosolapus/plugin-ts-sdk';
 import { transport } from '../endpoint';
 
 class OutputDto {

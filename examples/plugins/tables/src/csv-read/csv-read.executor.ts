@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator } from '@kosolapus/plugin-ts-sdk';
 import { IsOptional, IsString, MinLength } from 'class-validator';
 import { readFile } from 'node:fs/promises';
 import { parseCsv, toRecords } from '../csv';

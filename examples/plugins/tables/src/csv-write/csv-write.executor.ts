@@ -1,4 +1,4 @@
-import { ExecContext, Executor, FieldDecorator } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor, FieldDecorator } from '@kosolapus/plugin-ts-sdk';
 import { Allow, IsOptional, IsString, MinLength } from 'class-validator';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';

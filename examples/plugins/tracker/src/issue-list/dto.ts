@@ -1,4 +1,4 @@
-import { FieldDecorator } from '@conveyor/plugin-sdk';
+import { FieldDecorator } from '@kosolapus/plugin-ts-sdk';
 import { IsOptional } from 'class-validator';
 import { WithConnection, type Connection } from '../connection-fields';
 import type { Issue } from '../issues/issue.store';

@@ -1,4 +1,4 @@
-import { ExecContext, Executor } from '@conveyor/plugin-sdk';
+import { ExecContext, Executor } from '@kosolapus/plugin-ts-sdk';
 import { transport } from '../endpoint';
 import { IssueStore } from '../issues/issue.store';
 import { ListOutputDto, ListStepDto } from './dto';

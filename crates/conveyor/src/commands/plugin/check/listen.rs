@@ -2,7 +2,7 @@
 //! then what it reports.
 
 use super::{
-    Check, Expected,
+    Check, Expected, Tls,
     door::{Plugin, listed},
     findings::{self as rule, Findings},
     stage::{Heard, Stage},
@@ -19,7 +19,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
-use wire::{Client, ClientConfig, Reply};
+use wire::Reply;
 
 /// Waits for a plugin and checks it.
 pub(super) async fn check(
@@ -28,7 +28,9 @@ pub(super) async fn check(
     expected: Expected,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    let mut stage = Stage::open(args.bind, plugin_manager, control_plane).map_err(Failure::invalid)?;
+    let Tls { plugin_manager: manager_tls, control_plane: plane_tls, .. } = &expected.tls;
+    let doors = [(plugin_manager, manager_tls.clone()), (control_plane, plane_tls.clone())];
+    let mut stage = Stage::open(args.bind, doors).map_err(Failure::invalid)?;
     eprintln!(
         "listening; start the plugin now with PLUGIN_MANAGER_RPC_HOST={host} PLUGIN_MANAGER_RPC_PORT={} \
          CONTROL_PLANE_TCP_HOST={host} RUNTIME_CONTROL_PLANE_TCP_PORT={}",
@@ -53,7 +55,7 @@ pub(super) async fn check(
         None => Err(format!("it did not come again within {} s", expected.wait.as_secs())),
     };
     findings.note(rule::PUBLICATION_RETRY, outcome);
-    let client = Client::new(manifest.pull.host.clone(), manifest.pull.port, ClientConfig::default());
+    let client = expected.client(&manifest.pull);
     let committed = committed(&manifest);
     let mut plugin = Plugin { client, token: expected.token.clone(), manifest: Some(manifest) };
     // As plugin-manager does: the batch is pulled while the plugin waits for its answer.

@@ -22,7 +22,10 @@ use indexmap::IndexMap;
 use secrecy::SecretString;
 use std::time::Duration;
 use tokio::net::TcpStream;
-use wire::{Client, ClientConfig};
+use wire::{
+    Client, ClientConfig, TlsClient, TlsServer,
+    tls::{ClientVariables, ServerVariables},
+};
 
 /// How long a plugin may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -32,6 +35,21 @@ struct Expected {
     token: SecretString,
     key: Option<SecretString>,
     wait: Duration,
+    tls: Tls,
+}
+
+/// TLS as the services that are played have it, from their variables.
+struct Tls {
+    plugin: Option<TlsClient>,
+    plugin_manager: Option<TlsServer>,
+    control_plane: Option<TlsServer>,
+}
+
+impl Expected {
+    fn client(&self, place: &Endpoint) -> Client {
+        let config = ClientConfig { tls: self.tls.plugin.clone(), ..ClientConfig::default() };
+        Client::new(place.host.clone(), place.port, config)
+    }
 }
 
 /// Checks a plugin.
@@ -42,11 +60,17 @@ pub(super) async fn check(args: Check) -> Result<(), Failure> {
     let mut reader = Reader::new(&Environment);
     let token = reader.secret("PLUGIN_MANAGER_INGRESS_TOKEN", "Token of the plugin.");
     let key = reader.secret("PLUGIN_CONTROL_PLANE_KEY", "Key of the plugin's reports.");
+    let tls = Tls {
+        plugin: TlsClient::read(&mut reader, ClientVariables::PLUGINS),
+        plugin_manager: TlsServer::read(&mut reader, ServerVariables::PLUGIN_MANAGER),
+        control_plane: TlsServer::read(&mut reader, ServerVariables::CONTROL_PLANE),
+    };
     reader.finish().map_err(Failure::invalid)?;
     let expected = Expected {
         token: args.token.clone().map(SecretString::from).or(token).unwrap_or_default(),
         key: args.key.clone().map(SecretString::from).or(key),
         wait: Duration::from_secs(args.wait),
+        tls,
     };
     let mut findings = Findings::new(args.json);
     match (&args.plugin, args.listen) {
@@ -77,7 +101,7 @@ async fn running(
             return Err(Failure::invalid(format!("{place} accepts no connection within {limit} s")));
         }
     }
-    let client = Client::new(place.host.clone(), place.port, ClientConfig::default());
+    let client = expected.client(place);
     let mut plugin = Plugin { client, token: expected.token, manifest: None };
     let items = plugin.check_pull(findings).await;
     plugin.check_packets(findings).await;

@@ -9,7 +9,7 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use wire::{Handler, Reply, Request, Server, ServerConfig};
+use wire::{Handler, Reply, Request, Server, ServerConfig, TlsServer};
 
 /// Messages that may wait for the script.
 const BACKLOG: usize = 1024;
@@ -58,16 +58,16 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Listens on these two ports.
+    /// Listens on the ports of plugin-manager and control plane.
     pub(super) fn open(
         address: IpAddr,
-        plugin_manager: u16,
-        control_plane: u16,
+        [plugin_manager, control_plane]: [(u16, Option<TlsServer>); 2],
     ) -> Result<Self, wire::Error> {
         let (sender, heard) = mpsc::channel(BACKLOG);
         let ear = Arc::new(Ear(sender));
-        let bind = |name, port| {
-            Server::bind(ServerConfig::new(name, SocketAddr::new(address, port)), Arc::clone(&ear))
+        let bind = |name, (port, tls)| {
+            let config = ServerConfig { tls, ..ServerConfig::new(name, SocketAddr::new(address, port)) };
+            Server::bind(config, Arc::clone(&ear))
         };
         let manager = bind("check-plugin-manager", plugin_manager)?;
         let plane = bind("check-control-plane", control_plane)?;

@@ -1,8 +1,11 @@
 //! Logs go to standard error; results of commands go to standard output.
 
+mod flood;
+
 use crate::failure::Failure;
+use flood::Flood;
 use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Starts logging with `CONVEYOR_LOG` (a filter such as `info` or `warn,runtime_engine=debug`) and
 /// `CONVEYOR_LOG_FORMAT` (`text` or `json`).
@@ -14,14 +17,15 @@ pub(crate) fn start(default_level: &str) -> Result<(), Failure> {
     let filter = EnvFilter::try_new(&filter).map_err(|error| {
         Failure::invalid(format!("CONVEYOR_LOG={filter:?} is no log filter: {error}; use for example info"))
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match set("CONVEYOR_LOG_FORMAT").as_deref() {
-        None | Some("text") => builder.with_ansi(std::io::stderr().is_terminal()).init(),
-        Some("json") => builder.json().flatten_event(true).init(),
+    let lines = fmt::layer().with_writer(std::io::stderr);
+    let lines = match set("CONVEYOR_LOG_FORMAT").as_deref() {
+        None | Some("text") => lines.with_ansi(std::io::stderr().is_terminal()).boxed(),
+        Some("json") => lines.json().flatten_event(true).boxed(),
         Some(other) => {
             return Err(Failure::invalid(format!("CONVEYOR_LOG_FORMAT={other:?} is neither text nor json")));
         }
-    }
+    };
+    tracing_subscriber::registry().with(filter).with(Flood::default()).with(lines).init();
     Ok(())
 }
 

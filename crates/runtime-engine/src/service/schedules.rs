@@ -6,15 +6,13 @@
 //! that is at most [`CATCH_UP`] ago and the process was not saved since; the key tells whether
 //! somebody had started it.
 
-mod cron;
-
 use super::{engine::Engine, runs};
 use contract::{
     ErrorCode, Json, Millis, ProcessId, RpcError,
     process::Process,
     run::{RunStart, TriggerKind},
+    schedule::Schedule,
 };
-use cron::Schedule;
 use indexmap::IndexMap;
 use std::{collections::HashMap, time::Duration};
 use storage::processes::ProcessRow;
@@ -130,7 +128,8 @@ impl Schedules {
     }
 }
 
-/// The schedules of a process that is active, each with its place among the triggers.
+/// The schedules of a process that is active, each with its place among the triggers. Saving refuses
+/// malformed ones; what was saved by other hands is logged and never fires.
 fn schedules(process_id: ProcessId, document: &Json) -> Vec<(usize, Schedule)> {
     let Ok(process) = document.read::<Process>() else { return Vec::new() };
     if process.settings.is_active == Some(false) {
@@ -138,12 +137,18 @@ fn schedules(process_id: ProcessId, document: &Json) -> Vec<(usize, Schedule)> {
     }
     let triggers = process.settings.triggers.iter().enumerate();
     let read = triggers.filter_map(|(index, trigger)| Some((index, Schedule::read(trigger)?)));
-    read.filter_map(|(index, schedule)| match schedule {
-        Ok(schedule) => Some((index, schedule)),
-        Err(error) => {
-            tracing::warn!(event = "schedule_malformed", %process_id, trigger = index, "it never fires: {error}");
-            None
-        }
+    read.filter_map(|(index, schedule)| {
+        let reason = match schedule {
+            Ok(schedule) if schedule.fires() => return Some((index, schedule)),
+            Ok(_) => "cron names no moment that ever comes".to_owned(),
+            Err(faults) => {
+                let faults: Vec<_> =
+                    faults.iter().map(|fault| format!("{} {}", fault.field, fault.message)).collect();
+                faults.join("; ")
+            }
+        };
+        tracing::warn!(event = "schedule_malformed", %process_id, trigger = index, "it never fires: {reason}");
+        None
     })
     .collect()
 }

@@ -1,0 +1,300 @@
+//! The body of a report as a door gets it, checked and read: every fault at once, with its path.
+
+use super::{Ack, Heartbeat, Partial, ReportBody, ReportKind, StepError, StepReport, StepResult, StepStatus};
+use crate::{ErrorCode, ExecutionId, Fault, Json, RpcError, RunId, check::Checker, trace};
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The body of a report on either door, before it is checked. Credentials stand beside these fields
+/// over TCP and are ignored here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawReport {
+    execution_id: Option<Json>,
+    run_id: Option<Json>,
+    worker_id: Option<Json>,
+    progress: Option<Json>,
+    message: Option<Json>,
+    sequence: Option<Json>,
+    status: Option<Json>,
+    outputs: Option<Json>,
+    error: Option<Json>,
+    traceparent: Option<Json>,
+}
+
+impl RawReport {
+    /// A trace context of another form counts as none.
+    fn traceparent(&self) -> Option<String> {
+        trace::of_json(self.traceparent.as_ref()?)
+    }
+}
+
+/// Reads a report body of either door. Errors: `missing_execution_id`, or `invalid_report` with
+/// every fault and its path (protocol section 4). An id that is no UUID is `unknown_execution`'s
+/// case only when well-formed; ill-formed it is a fault.
+pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError> {
+    let raw: RawReport = body.read().map_err(|error| malformed(&error))?;
+    let Some(execution_id) = raw.execution_id.as_ref().filter(|id| !id.is_null() && id.text() != "\"\"")
+    else {
+        return Err(RpcError::new(
+            ErrorCode::MissingExecutionId,
+            "the report carries no executionId; send back the executionId of the task",
+        ));
+    };
+    let mut check = Checker::default();
+    let execution_id = read_id::<ExecutionId>(execution_id, "$.executionId", &mut check);
+    let run_id = match raw.run_id.as_ref().filter(|id| !id.is_null()) {
+        Some(id) => read_id::<RunId>(id, "$.runId", &mut check),
+        None => None,
+    };
+    let body = match kind {
+        ReportKind::Ack => Some(ReportBody::Ack(Ack {
+            traceparent: raw.traceparent(),
+            worker_id: text(raw.worker_id, "$.workerId", &mut check),
+        })),
+        ReportKind::Heartbeat => Some(ReportBody::Heartbeat(Heartbeat {
+            progress: progress(raw.progress, &mut check),
+            message: text(raw.message, "$.message", &mut check),
+        })),
+        ReportKind::Partial => read_partial(&raw, &mut check).map(ReportBody::Partial),
+        ReportKind::Result => read_result(&raw, &mut check).map(ReportBody::Result),
+    };
+    match (execution_id, body) {
+        (Some(execution_id), Some(body)) if check.faults.is_empty() => {
+            Ok(StepReport { execution_id, run_id, body })
+        }
+        _ => Err(invalid(&check.faults)),
+    }
+}
+
+/// Does a task's reply carry a result? A plugin may answer instead of reporting (section 3).
+pub fn reply_is_result(reply: &Json) -> bool {
+    let Ok(raw) = reply.read::<RawReport>() else { return false };
+    raw.status.is_some() || raw.outputs.is_some()
+}
+
+fn invalid(faults: &[Fault]) -> RpcError {
+    RpcError::of_faults(ErrorCode::InvalidReport, "the report", faults)
+}
+
+fn malformed(error: &serde_json::Error) -> RpcError {
+    invalid(&[Fault {
+        path: "$".to_owned(),
+        code: "wrong_type".to_owned(),
+        message: format!("must be a JSON object of a report: {error}"),
+    }])
+}
+
+fn read_id<T: std::str::FromStr>(json: &Json, path: &str, check: &mut Checker) -> Option<T> {
+    let id = json.read::<String>().ok().and_then(|text| text.parse().ok());
+    if id.is_none() {
+        check.fault(path, "invalid_id", "must be a UUID, as the task carried it");
+    }
+    id
+}
+
+fn text(json: Option<Json>, path: &str, check: &mut Checker) -> Option<String> {
+    let json = json.filter(|json| !json.is_null())?;
+    let text = json.read().ok();
+    if text.is_none() {
+        check.fault(path, "wrong_type", "must be a string");
+    }
+    text
+}
+
+fn progress(json: Option<Json>, check: &mut Checker) -> Option<Json> {
+    let json = json.filter(|json| !json.is_null())?;
+    match json.read::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Some(json),
+        _ => {
+            check.fault("$.progress", "out_of_range", "must be a number from 0 to 1");
+            None
+        }
+    }
+}
+
+fn outputs(json: Option<&Json>, check: &mut Checker) -> IndexMap<String, Json> {
+    let Some(json) = json.filter(|json| !json.is_null()) else { return IndexMap::new() };
+    json.read().unwrap_or_else(|_| {
+        check.fault("$.outputs", "wrong_type", "must be an object keyed by output name");
+        IndexMap::new()
+    })
+}
+
+fn read_partial(raw: &RawReport, check: &mut Checker) -> Option<Partial> {
+    let sequence = raw.sequence.as_ref().and_then(|sequence| sequence.read::<u64>().ok());
+    if sequence.is_none() {
+        check.fault("$.sequence", "missing", "must be a whole number that counts up from 0 or 1");
+    }
+    let outputs = outputs(raw.outputs.as_ref(), check);
+    Some(Partial { sequence: sequence?, outputs })
+}
+
+fn read_result(raw: &RawReport, check: &mut Checker) -> Option<StepResult> {
+    let error = raw.error.as_ref().filter(|error| !error.is_null()).map(|error| read_error(error, check));
+    let status = match raw.status.as_ref().filter(|status| !status.is_null()).map(Json::text) {
+        None if error.is_some() => StepStatus::Error,
+        None | Some("\"ok\"") => StepStatus::Ok,
+        Some("\"error\"") => StepStatus::Error,
+        Some(_) => {
+            check.fault("$.status", "unknown_status", "must be \"ok\" or \"error\"");
+            return None;
+        }
+    };
+    let error = match (status, error) {
+        (StepStatus::Error, None) => {
+            Some(StepError { message: "the step failed without a reason".to_owned(), ..StepError::default() })
+        }
+        (_, error) => error,
+    };
+    let outputs = outputs(raw.outputs.as_ref(), check);
+    Some(StepResult { status, outputs, error, traceparent: raw.traceparent() })
+}
+
+/// Plugins send errors as objects or as bare strings.
+fn read_error(json: &Json, check: &mut Checker) -> StepError {
+    if let Ok(message) = json.read::<String>() {
+        return StepError { message, ..StepError::default() };
+    }
+    #[derive(Deserialize)]
+    struct Raw {
+        code: Option<Value>,
+        message: Option<Value>,
+        retryable: Option<Value>,
+        details: Option<Json>,
+    }
+    let Ok(raw) = json.read::<Raw>() else {
+        check.fault(
+            "$.error",
+            "wrong_type",
+            "must be an object {code?, message, retryable?, details?} or a string",
+        );
+        return StepError::default();
+    };
+    let plain = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let retryable = match raw.retryable {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(flag)) => Some(flag),
+        Some(_) => {
+            check.fault("$.error.retryable", "wrong_type", "must be true or false");
+            None
+        }
+    };
+    StepError {
+        code: raw.code.filter(|code| !code.is_null()).map(plain),
+        message: raw.message.map(plain).unwrap_or_default(),
+        retryable,
+        details: raw.details,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::StepReports, *};
+    use serde_json::json;
+
+    const ID: &str = "019364f1-0000-7000-8000-000000000001";
+
+    fn read(kind: ReportKind, body: &Value) -> Result<StepReport, RpcError> {
+        read_report(kind, &Json::from(body))
+    }
+
+    #[test]
+    fn result_without_status_is_error_only_if_it_has_an_error() {
+        let ok = read(ReportKind::Result, &json!({"executionId": ID, "outputs": {"a": null}})).unwrap();
+        let ReportBody::Result(ok) = ok.body else { panic!() };
+        assert_eq!((ok.status, ok.outputs["a"].is_null()), (StepStatus::Ok, true));
+        let failed = read(ReportKind::Result, &json!({"executionId": ID, "error": "Плохо"})).unwrap();
+        let ReportBody::Result(failed) = failed.body else { panic!() };
+        assert_eq!((failed.status, failed.error.unwrap().message.as_str()), (StepStatus::Error, "Плохо"));
+    }
+
+    #[test]
+    fn missing_execution_id_has_its_own_code() {
+        for body in [json!({}), json!({"executionId": null}), json!({"executionId": ""})] {
+            assert_eq!(read(ReportKind::Ack, &body).unwrap_err().code, ErrorCode::MissingExecutionId);
+        }
+    }
+
+    #[test]
+    fn every_fault_of_a_report_is_named_with_its_path() {
+        let error = read(
+            ReportKind::Result,
+            &json!({"executionId": 5, "runId": "x", "outputs": [], "error": {"retryable": 1}}),
+        )
+        .unwrap_err();
+        let paths: Vec<_> = error.details.unwrap()["faults"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|f| f["path"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(paths, ["$.executionId", "$.runId", "$.error.retryable", "$.outputs"]);
+        for body in [json!(null), json!([]), json!("x"), json!(5)] {
+            assert_eq!(read(ReportKind::Ack, &body).unwrap_err().code, ErrorCode::InvalidReport, "{body}");
+        }
+    }
+
+    #[test]
+    fn lone_surrogates_and_big_numbers_pass_untouched() {
+        let body = Json::parse(format!(
+            r#"{{"executionId":"{ID}","outputs":{{"s":"\ud800","n":123456789012345678901234567890}}}}"#
+        ))
+        .unwrap();
+        let ReportBody::Result(result) = read_report(ReportKind::Result, &body).unwrap().body else {
+            panic!()
+        };
+        assert_eq!(result.outputs["s"].text(), r#""\ud800""#);
+        assert_eq!(result.outputs["n"].text(), "123456789012345678901234567890");
+    }
+
+    #[test]
+    fn reports_survive_the_wire() {
+        let report =
+            read(ReportKind::Partial, &json!({"executionId": ID, "sequence": 3, "outputs": {"a": [1]}}))
+                .unwrap();
+        let text = serde_json::to_string(&StepReports { reports: vec![report.clone()] }).unwrap();
+        assert_eq!(serde_json::from_str::<StepReports>(&text).unwrap().reports, [report]);
+    }
+
+    #[test]
+    fn same_result_has_the_same_digest_whatever_its_spelling() {
+        let one = Json::parse(format!(
+            r#"{{"executionId":"{ID}","status":"ok","outputs":{{"a":{{"x":1,"y":2}}}}}}"#
+        ))
+        .unwrap();
+        let two =
+            Json::parse(format!(r#"{{ "outputs": {{"a": {{"y":2, "x":1}} }}, "executionId":"{ID}" }}"#))
+                .unwrap();
+        let digest = |json| match read_report(ReportKind::Result, &json).unwrap().body {
+            ReportBody::Result(result) => result.digest(),
+            _ => panic!(),
+        };
+        assert_eq!(digest(one), digest(two));
+    }
+
+    #[test]
+    fn trace_context_is_taken_where_it_has_its_form_and_is_no_part_of_the_result() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let mut body = json!({"executionId": ID, "outputs": {"a": 1}});
+        let plain = read(ReportKind::Result, &body).unwrap();
+        assert_eq!(plain.clone().within(Some(trace)).traceparent(), Some(trace));
+        body["traceparent"] = json!(trace);
+        let traced = read(ReportKind::Result, &body).unwrap();
+        assert_eq!(traced.clone().within(Some("another")).traceparent(), Some(trace));
+        let digest = |report: StepReport| match report.body {
+            ReportBody::Result(result) => result.digest(),
+            _ => panic!(),
+        };
+        assert_eq!(digest(plain), digest(traced));
+        for wrong in [json!("nonsense"), json!(5), json!(null), json!({})] {
+            body["traceparent"] = wrong;
+            assert_eq!(read(ReportKind::Result, &body).unwrap().traceparent(), None);
+            assert_eq!(read(ReportKind::Ack, &body).unwrap().traceparent(), None);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Outputs that are too large for the history go to file-service before the report is decided about
+//! (protocol section 3, *Large outputs*): events, states and tasks hold a reference instead.
+//!
+//! A report that is not larger costs a sum of lengths. One that is larger is answered only after its
+//! values are stored; while file-service is away its reporter is told to try again.
+
+use super::engine::Shared;
+use crate::core::Outputs;
+use contract::{
+    Digest, ErrorCode, RpcError,
+    report::{ReportBody, StepReport, StepResult},
+    run::RunStatus,
+};
+use futures::future::join_all;
+use run_files::RunFiles;
+use std::collections::HashMap;
+use storage::runs::AttemptPlace;
+
+/// Room for names and quotation marks beside the values: outputs of just the limit shall pass.
+const ENVELOPE_BYTES: usize = 1024;
+
+/// What is done with outputs that are too large.
+#[derive(Debug)]
+pub(crate) struct LargeOutputs {
+    files: RunFiles,
+    inline_bytes: usize,
+}
+
+/// By place in the batch, reports that were made smaller: the digest of the result as it was
+/// reported, or why it could not be done now.
+pub(crate) type PutAway = HashMap<usize, Result<Option<Digest>, RpcError>>;
+
+impl LargeOutputs {
+    pub(crate) fn new(files: RunFiles, inline_bytes: usize) -> Self {
+        Self { files, inline_bytes: inline_bytes.saturating_add(ENVELOPE_BYTES) }
+    }
+
+    /// Puts away what is too large in the reports of a batch.
+    pub(crate) async fn put_away(&self, shared: &Shared, reports: &mut [StepReport]) -> PutAway {
+        let large = reports.iter_mut().enumerate().filter(|(_, report)| self.is_large(report));
+        let work = large.map(|(place, report)| async move { (place, self.shrink(shared, report).await) });
+        join_all(work).await.into_iter().collect()
+    }
+
+    fn is_large(&self, report: &StepReport) -> bool {
+        match &report.body {
+            ReportBody::Result(StepResult { outputs, .. }) => size(outputs) > self.inline_bytes,
+            ReportBody::Partial(partial) => size(&partial.outputs) > self.inline_bytes,
+            ReportBody::Ack(_) | ReportBody::Heartbeat(_) => false,
+        }
+    }
+
+    async fn shrink(&self, shared: &Shared, report: &mut StepReport) -> Result<Option<Digest>, RpcError> {
+        let digest = match &report.body {
+            ReportBody::Result(result) => Some(result.digest()),
+            _ => None,
+        };
+        let place = shared.storage.runs().place_of(report.execution_id).await;
+        let place = place.map_err(|error| super::committer::unavailable(&error))?;
+        // What is not waited for changes nothing, but that a late result is kept.
+        let Some(place) = place.filter(|place| place.is_outstanding || place.status != RunStatus::Running)
+        else {
+            return Ok(digest);
+        };
+        let graph = match shared.graphs.get(place.process_id, place.process_revision).await {
+            Ok(graph) => graph,
+            Err(error) if error.retryable => return Err(error),
+            // Whoever decides about the report says what is wrong.
+            Err(_) => return Ok(digest),
+        };
+        let (outputs, is_result) = match &mut report.body {
+            ReportBody::Result(result) => (&mut result.outputs, true),
+            ReportBody::Partial(partial) => (&mut partial.outputs, false),
+            ReportBody::Ack(_) | ReportBody::Heartbeat(_) => return Ok(None),
+        };
+        // Partial outputs flow nowhere.
+        let may_go = |name: &str| !is_result || graph.may_lie_in_file(&place.node_path, name);
+        for name in chosen(outputs, self.inline_bytes, may_go) {
+            self.put_one(&place, &name, outputs).await?;
+        }
+        Ok(digest)
+    }
+
+    /// One value becomes a reference. What file-service refuses for good stays in the history.
+    async fn put_one(&self, place: &AttemptPlace, name: &str, outputs: &mut Outputs) -> Result<(), RpcError> {
+        let Some(value) = outputs.get_mut(name) else { return Ok(()) };
+        let AttemptPlace { run_id, workspace_id, node_path, .. } = place;
+        let title = format!("{node_path}.{name}.json");
+        let stored = self.files.put(
+            *run_id,
+            (workspace_id, &title),
+            contract::file::VALUE_TYPE,
+            value.text().to_owned(),
+        );
+        match stored.await {
+            Ok(file) => *value = file.to_json(),
+            Err(error) if error.retryable => {
+                let message = format!(
+                    "the step's large outputs cannot be kept now: {}; send the report again",
+                    error.message
+                );
+                return Err(RpcError::new(ErrorCode::Unavailable, message));
+            }
+            Err(error) => {
+                tracing::warn!(event = "output_not_put_away", %run_id, %node_path, output = name, size_bytes = value.text().len(), code = error.code.as_str(), "a large output stays in the history: {}", error.message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values that go, the largest first, until the rest fits.
+fn chosen(outputs: &Outputs, inline_bytes: usize, may_go: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut left = size(outputs);
+    let mut largest: Vec<(&String, usize)> =
+        outputs.iter().map(|(name, value)| (name, value.text().len())).collect();
+    // A stable sort: of equals the first goes.
+    largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    let mut going = Vec::new();
+    for (name, bytes) in largest {
+        if left <= inline_bytes || bytes <= ENVELOPE_BYTES {
+            break;
+        }
+        if may_go(name) {
+            left -= bytes;
+            going.push(name.clone());
+        }
+    }
+    going
+}
+
+fn size(outputs: &Outputs) -> usize {
+    outputs.values().map(|value| value.text().len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Json;
+
+    fn outputs(sizes: &[(&str, usize)]) -> Outputs {
+        let value = |bytes: usize| Json::of(&"x".repeat(bytes - 2)).unwrap();
+        sizes.iter().map(|(name, bytes)| ((*name).to_owned(), value(*bytes))).collect()
+    }
+
+    #[test]
+    fn the_largest_go_until_the_rest_fits() {
+        let outputs = outputs(&[("a", 3_000), ("b", 9_000), ("c", 3_000), ("d", 100)]);
+        assert_eq!(chosen(&outputs, 20_000, |_| true), [""; 0]);
+        assert_eq!(chosen(&outputs, 7_000, |_| true), ["b"]);
+        assert_eq!(chosen(&outputs, 4_000, |_| true), ["b", "a"]);
+        assert_eq!(chosen(&outputs, 4_000, |name| name != "b"), ["a", "c"], "what may not go stays");
+        assert_eq!(
+            chosen(&outputs, 10, |_| true),
+            ["b", "a", "c"],
+            "a reference is not larger than its value"
+        );
+    }
+}
