@@ -66,7 +66,7 @@ impl Dispatcher {
         let Prepared { endpoint, body } = prepared;
         let peer = self.endpoints.get(&endpoint);
         if peer.takes_events() {
-            return self.deliver_event(attempt, &peer, body, until, slot).await;
+            return Box::pin(self.deliver_event(attempt, &peer, body, until, slot)).await;
         }
         let left = until.saturating_duration_since(Instant::now());
         let sending = peer.client.send(pattern::EXECUTOR_TASK.name, &body, left);
@@ -78,14 +78,14 @@ impl Dispatcher {
         match self.unless_stopped(timeout_at(until, sent.reply())).await {
             Some(Ok(Err(CallError::NoHandler))) => {
                 peer.set_takes_events(true);
-                self.deliver_event(attempt, &peer, body, until, slot).await;
+                Box::pin(self.deliver_event(attempt, &peer, body, until, slot)).await;
             }
             Some(Ok(reply)) => self.replied(attempt, &endpoint, reply, Reply::InTime).await,
             Some(Err(_)) => {
                 drop(body);
                 let place = self.listening(slot);
                 self.tell(attempt, Dispatched::Delivered { implicit: true }).await;
-                self.listen(attempt, &endpoint, sent).await;
+                Box::pin(self.listen(attempt, &endpoint, sent)).await;
                 drop(place);
             }
             None => self.give_up(attempt, &endpoint).await,
@@ -165,7 +165,7 @@ impl Dispatcher {
                     self.tell(attempt, Dispatched::Delivered { implicit: false }).await;
                 }
                 if let Some(report) = result_in(attempt, &value) {
-                    self.reports.insist(Door::Reply, &report).await;
+                    Box::pin(self.reports.insist(Door::Reply, &report)).await;
                 }
             }
             Err(CallError::Remote(error)) if error.retryable => {
@@ -187,7 +187,7 @@ impl Dispatcher {
             run_id: Some(attempt.run_id),
             body: ReportBody::Result(StepResult::failed(error)),
         };
-        self.reports.insist(Door::Reply, &report).await;
+        Box::pin(self.reports.insist(Door::Reply, &report)).await;
     }
 
     /// Tells the engine how the dispatch ended, until it has answered.

@@ -13,8 +13,9 @@ use tokio::sync::oneshot;
 
 /// `runtime.step_reports`
 pub(super) async fn step_reports(engine: &Engine, mut batch: StepReports) -> StepReportOutcomes {
-    let mut put_away = engine.shared.large_outputs.put_away(&engine.shared, &mut batch.reports).await;
-    let runs = runs_of(engine, &batch.reports).await;
+    let putting_away = engine.shared.large_outputs.put_away(&engine.shared, &mut batch.reports);
+    let mut put_away = Box::pin(putting_away).await;
+    let runs = Box::pin(runs_of(engine, &batch.reports)).await;
     let mut pending = Vec::with_capacity(batch.reports.len());
     for (place, (report, run)) in batch.reports.into_iter().zip(runs).enumerate() {
         let digest = put_away.remove(&place).transpose().map(Option::flatten);
