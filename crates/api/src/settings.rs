@@ -102,7 +102,13 @@ impl Settings {
                     parse_bytes,
                 )
                 .0,
-            max_connections: reader.bounded("API_MAX_CONNECTIONS", "connections", 4096, 1..=1_000_000, "Open connections of the platform API."),
+            max_connections: reader.bounded(
+                "API_MAX_CONNECTIONS",
+                "connections",
+                4096,
+                1..=1_000_000,
+                "Open connections of the platform API.",
+            ),
             max_event_streams: usize::try_from(reader.number(
                 "API_MAX_EVENT_STREAMS",
                 "streams",

@@ -255,14 +255,21 @@ pub struct StepReports {
     pub reports: Vec<StepReport>,
 }
 
-/// The answer to `runtime.step_reports`.
+/// The answer to `runtime.step_reports` and `runtime.dispatch_outcome`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepReportOutcomes {
-    /// One per report, in order.
+    /// One per item, in order.
     pub outcomes: Vec<ReportOutcome>,
 }
 
-/// How the dispatch of a task ended, told by the control plane in `runtime.dispatch_outcome`.
+/// `runtime.dispatch_outcome`: a batch, answered item by item in the same order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DispatchOutcomes {
+    /// How dispatches ended.
+    pub outcomes: Vec<DispatchOutcome>,
+}
+
+/// How the dispatch of one task ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DispatchOutcome {

@@ -3,7 +3,7 @@
 use crate::Settings;
 use contract::{
     ErrorCode, Json, RpcError, pattern,
-    report::{DispatchOutcome, ReportOutcome, StepReportOutcomes},
+    report::{ReportOutcome, StepReportOutcomes},
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -38,13 +38,10 @@ struct Reports<'a> {
 }
 
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Outcome<'a> {
+struct Outcomes<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
-    execution_id: contract::ExecutionId,
-    run_id: contract::RunId,
-    outcome: &'a contract::report::Dispatched,
+    outcomes: &'a [Json],
 }
 
 #[derive(Serialize)]
@@ -74,12 +71,20 @@ impl Engine {
     /// `engine_unavailable` for each of its reports.
     pub(crate) async fn step_reports(&self, reports: Vec<Json>) -> Vec<ReportOutcome> {
         let data = Reports { token: self.token(), reports: &reports };
-        let pattern = pattern::RUNTIME_STEP_REPORTS.name;
-        let error = match self.call::<_, StepReportOutcomes>(pattern, &data).await {
-            Ok(answer) if answer.outcomes.len() == reports.len() => return answer.outcomes,
+        self.batch(pattern::RUNTIME_STEP_REPORTS.name, &data, reports.len()).await
+    }
+
+    /// Tells how dispatches ended; the answers are in their order, as of [`Self::step_reports`].
+    pub(crate) async fn dispatch_outcomes(&self, outcomes: Vec<Json>) -> Vec<ReportOutcome> {
+        let data = Outcomes { token: self.token(), outcomes: &outcomes };
+        self.batch(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data, outcomes.len()).await
+    }
+
+    async fn batch<T: Serialize + Sync>(&self, pattern: &str, data: &T, items: usize) -> Vec<ReportOutcome> {
+        let error = match self.call::<_, StepReportOutcomes>(pattern, data).await {
+            Ok(answer) if answer.outcomes.len() == items => return answer.outcomes,
             Ok(answer) => {
-                let text =
-                    format!("the engine answered {} of {} reports", answer.outcomes.len(), reports.len());
+                let text = format!("the engine answered {} of {items} items", answer.outcomes.len());
                 RpcError::new(ErrorCode::EngineUnavailable, text)
             }
             Err(CallError::TooLarge { what: "request", limit, actual }) => RpcError::new(
@@ -89,31 +94,14 @@ impl Engine {
             Err(error) => away(&error),
         };
         tracing::warn!(
-            event = "engine_reports_unanswered",
-            reports = reports.len(),
+            event = "engine_unanswered",
+            pattern,
+            items,
             code = error.code.as_str(),
-            "reports could not be handed to the engine: {}",
+            "a batch could not be handed to the engine: {}",
             error.message
         );
-        vec![ReportOutcome::Err(error); reports.len()]
-    }
-
-    /// Tells how a dispatch ended.
-    ///
-    /// # Errors
-    /// What the engine answered, or `engine_unavailable`.
-    pub(crate) async fn dispatch_outcome(&self, outcome: &DispatchOutcome) -> Result<(), RpcError> {
-        let data = Outcome {
-            token: self.token(),
-            execution_id: outcome.execution_id,
-            run_id: outcome.run_id,
-            outcome: &outcome.outcome,
-        };
-        match self.call(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data).await {
-            Ok(ReportOutcome::Ok(_)) => Ok(()),
-            Ok(ReportOutcome::Err(error)) => Err(error),
-            Err(error) => Err(error.to_rpc(ErrorCode::EngineUnavailable, "the engine")),
-        }
+        vec![ReportOutcome::Err(error); items]
     }
 
     /// The engine's metrics page, which is never empty.

@@ -50,7 +50,8 @@ impl Secrets {
         if references.names().is_empty() {
             return Ok(TaskSecrets { references, resolved: Resolved::default() });
         }
-        let resolved = self.resolve(&task.workspace_id, references.names()).await.map_err(|told| {
+        let resolving = Box::pin(self.resolve(&task.workspace_id, references.names()));
+        let resolved = resolving.await.map_err(|told| {
             let step =
                 StepError { retryable: Some(told.retryable), ..StepError::of(told.code, told.message) };
             if told.retryable { Dispatched::Failed(step) } else { Dispatched::Refused(step) }

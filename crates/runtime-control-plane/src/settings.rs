@@ -81,7 +81,7 @@ pub struct DispatchLimits {
     /// Tasks of one endpoint that wait here for room in its window; beyond it they go back to the
     /// engine's sweep.
     pub backlog_per_endpoint: usize,
-    /// Bytes of all waiting tasks together.
+    /// Bytes of all waiting tasks together; those of one endpoint take half of them at most.
     pub backlog_bytes: usize,
     /// Delivered tasks whose plugins may still answer on the connection.
     pub listening: usize,
@@ -93,8 +93,8 @@ impl Default for DispatchLimits {
             in_flight: 4096,
             in_flight_bytes: 256 * MIB,
             in_flight_per_endpoint: 256,
-            backlog_per_endpoint: 256,
-            backlog_bytes: 64 * MIB,
+            backlog_per_endpoint: 65_536,
+            backlog_bytes: 128 * MIB,
             listening: 65_536,
         }
     }

@@ -33,9 +33,10 @@ impl Handler for TcpDoor {
             self.access.audit(Door::Tcp, request.peer.address, &error);
             return Reply::Error(error);
         }
-        let Some(kind) = kind else { return self.secrets(&request).await };
+        // What is rare is boxed: a request's task is moved as a whole, and most of it would be this.
+        let Some(kind) = kind else { return Box::pin(self.secrets(&request)).await };
         let outcome = match request.is_event {
-            true => self.reports.take_event(Door::Tcp, kind, &request.data).await,
+            true => Box::pin(self.reports.take_event(Door::Tcp, kind, &request.data)).await,
             false => self.reports.take(Door::Tcp, kind, &request.data, None).await,
         };
         match outcome {
@@ -53,7 +54,7 @@ impl Handler for TcpDoor {
             return None;
         }
         self.access.check_message(&found.credentials).ok()?;
-        Some(self.reports.fail_oversize(Door::Tcp, found.execution_id, self.limit).await)
+        Some(Box::pin(self.reports.fail_oversize(Door::Tcp, found.execution_id, self.limit)).await)
     }
 }
 

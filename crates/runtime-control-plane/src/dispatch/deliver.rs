@@ -12,8 +12,8 @@ use contract::{
     manifest::Endpoint,
     pattern,
     report::{
-        DispatchOutcome, Dispatched, ReportBody, ReportKind, StepError, StepReport, StepResult, read_report,
-        reply_is_result,
+        DispatchOutcome, Dispatched, ReportBody, ReportKind, ReportOutcome, StepError, StepReport,
+        StepResult, read_report, reply_is_result,
     },
     trace,
 };
@@ -66,7 +66,7 @@ impl Dispatcher {
         let Prepared { endpoint, body } = prepared;
         let peer = self.endpoints.get(&endpoint);
         if peer.takes_events() {
-            return self.deliver_event(attempt, &peer, body, until, slot).await;
+            return Box::pin(self.deliver_event(attempt, &peer, body, until, slot)).await;
         }
         let left = until.saturating_duration_since(Instant::now());
         let sending = peer.client.send(pattern::EXECUTOR_TASK.name, &body, left);
@@ -78,14 +78,14 @@ impl Dispatcher {
         match self.unless_stopped(timeout_at(until, sent.reply())).await {
             Some(Ok(Err(CallError::NoHandler))) => {
                 peer.set_takes_events(true);
-                self.deliver_event(attempt, &peer, body, until, slot).await;
+                Box::pin(self.deliver_event(attempt, &peer, body, until, slot)).await;
             }
             Some(Ok(reply)) => self.replied(attempt, &endpoint, reply, Reply::InTime).await,
             Some(Err(_)) => {
                 drop(body);
                 let place = self.listening(slot);
                 self.tell(attempt, Dispatched::Delivered { implicit: true }).await;
-                self.listen(attempt, &endpoint, sent).await;
+                Box::pin(self.listen(attempt, &endpoint, sent)).await;
                 drop(place);
             }
             None => self.give_up(attempt, &endpoint).await,
@@ -165,7 +165,7 @@ impl Dispatcher {
                     self.tell(attempt, Dispatched::Delivered { implicit: false }).await;
                 }
                 if let Some(report) = result_in(attempt, &value) {
-                    self.reports.insist(Door::Reply, &report).await;
+                    Box::pin(self.reports.insist(Door::Reply, &report)).await;
                 }
             }
             Err(CallError::Remote(error)) if error.retryable => {
@@ -187,7 +187,7 @@ impl Dispatcher {
             run_id: Some(attempt.run_id),
             body: ReportBody::Result(StepResult::failed(error)),
         };
-        self.reports.insist(Door::Reply, &report).await;
+        Box::pin(self.reports.insist(Door::Reply, &report)).await;
     }
 
     /// Tells the engine how the dispatch ended, until it has answered.
@@ -210,8 +210,13 @@ impl Dispatcher {
             "dispatch ended"
         );
         let outcome = DispatchOutcome { execution_id: attempt.execution_id, run_id: attempt.run_id, outcome };
+        // Ids and an error always serialise.
+        let outcome = Json::of(&outcome).unwrap_or_default();
         let mut tries = 0;
-        while let Err(error) = self.engine.dispatch_outcome(&outcome).await {
+        // No answer at all: the batcher has ended, and with it the dispatcher.
+        while let Some(ReportOutcome::Err(error)) =
+            self.outcomes.submit(outcome.clone(), outcome.text().len()).await
+        {
             // Superseded or ended: it needs not know any more.
             if !error.retryable || !retry::pause(tries, &self.stops.cut).await {
                 tracing::debug!(

@@ -23,7 +23,7 @@ use crate::{
     retry,
     secrets::Secrets,
 };
-use contract::{ExecutionId, RunId, task::Task};
+use contract::{ExecutionId, Json, RunId, report::ReportOutcome, task::Task};
 use endpoints::Endpoints;
 use places::Places;
 use queue::{Lane, Queue};
@@ -52,6 +52,9 @@ const TASK_ENVELOPE_BYTES: usize = 64 * 1024;
 /// Claims of one statement, and statements at once.
 const CLAIMS: BatchLimits = BatchLimits { items: 256, bytes: usize::MAX, pipelined: 2, waiting: 1024 };
 
+/// Outcomes of one call, and calls at once; their bytes are those of a frame.
+const OUTCOMES: BatchLimits = BatchLimits { items: 512, bytes: 0, pipelined: 4, waiting: 4096 };
+
 /// The steps of a stop, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DispatchStops {
@@ -73,9 +76,9 @@ pub(crate) struct Dispatcher {
     /// The most bytes of a task's inputs.
     inputs_bytes: usize,
     endpoints: Endpoints,
-    engine: Arc<Engine>,
     reports: Arc<Reports>,
     claims: Batcher<ExecutionId, bool>,
+    outcomes: Batcher<Json, ReportOutcome>,
     places: Places,
     listeners: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -124,8 +127,8 @@ impl Dispatcher {
             files,
             inputs_bytes: settings.max_frame_bytes.saturating_sub(TASK_ENVELOPE_BYTES),
             endpoints: Endpoints::new(config),
-            engine,
             reports,
+            outcomes: outcomes(engine, settings.max_frame_bytes),
             claims: claims(storage, claim_for),
             places: Places::new(storage, claim_for, &limits),
             listeners: Arc::new(Semaphore::new(limits.listening.min(Semaphore::MAX_PERMITS))),
@@ -269,6 +272,15 @@ fn claims(storage: &Storage, delivery: Duration) -> Batcher<ExecutionId, bool> {
                 Vec::new()
             })
         }
+    })
+}
+
+/// Tells the engine how dispatches ended, many in one call.
+fn outcomes(engine: Arc<Engine>, max_frame_bytes: usize) -> Batcher<Json, ReportOutcome> {
+    let limits = BatchLimits { bytes: max_frame_bytes, ..OUTCOMES };
+    Batcher::start(limits, move |outcomes| {
+        let engine = Arc::clone(&engine);
+        async move { engine.dispatch_outcomes(outcomes).await }
     })
 }
 

@@ -91,7 +91,7 @@ impl Dispatcher {
     /// How the dispatch ends without a delivery.
     pub(super) async fn prepare(&self, mut task: Task) -> Result<Prepared, Dispatched> {
         let endpoint = self.permit(&task).await?;
-        self.fetch_values(&mut task).await?;
+        Box::pin(self.fetch_values(&mut task)).await?;
         let secrets = self.secrets.of(&task).await?;
         let deadline = self.catalogue.now().plus(Duration::from_millis(task.timeout_ms));
         let given = std::mem::take(&mut task.inputs);
@@ -133,7 +133,8 @@ impl Dispatcher {
         {
             return Ok(endpoint);
         }
-        let snapshot = self.catalogue.refresh().await.map_err(|error| {
+        // Boxed, as all that is rare here: the tasks of deliveries stay small.
+        let snapshot = Box::pin(self.catalogue.refresh()).await.map_err(|error| {
             let text = format!("the catalogue cannot be read: {error}");
             Dispatched::Failed(StepError::of(ErrorCode::Unavailable, text))
         })?;

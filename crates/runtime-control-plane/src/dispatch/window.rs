@@ -63,6 +63,7 @@ struct State {
 struct Lane {
     in_flight: usize,
     parked: VecDeque<(Task, usize)>,
+    parked_bytes: usize,
 }
 
 impl Window {
@@ -126,14 +127,17 @@ impl Window {
         }
         let lane = state.targets.entry(target.clone()).or_default();
         if lane.in_flight >= self.limits.in_flight_per_endpoint {
-            let parked_bytes = state.parked_bytes.saturating_add(bytes);
+            let of_lane = lane.parked_bytes.saturating_add(bytes);
+            let of_all = state.parked_bytes.saturating_add(bytes);
             if lane.parked.len() >= self.limits.backlog_per_endpoint
-                || parked_bytes > self.limits.backlog_bytes
+                || of_lane > self.limits.backlog_bytes / 2
+                || of_all > self.limits.backlog_bytes
             {
                 return Admission::Full;
             }
             lane.parked.push_back((task, bytes));
-            state.parked_bytes = parked_bytes;
+            lane.parked_bytes = of_lane;
+            state.parked_bytes = of_all;
             state.known.insert(execution_id);
             self.metrics.parked.inc();
             return Admission::Parked;
@@ -173,6 +177,7 @@ impl Window {
         let Some(lane) = state.targets.get_mut(target) else { return };
         if let Some((task, bytes)) = lane.parked.pop_front() {
             // The place goes to the next of the same endpoint; the counts stay.
+            lane.parked_bytes -= bytes;
             state.parked_bytes -= bytes;
             state.in_flight_bytes = state.in_flight_bytes.saturating_add(bytes);
             self.metrics.parked.dec();
@@ -309,9 +314,22 @@ mod tests {
         let (window, _started) = window(DispatchLimits { in_flight_per_endpoint: 1, ..LIMITS });
         window.admit(target(1), task(1), 1);
         window.admit(target(2), task(2), 1);
-        assert_eq!(window.admit(target(1), task(3), 60), Admission::Parked);
-        assert_eq!(window.admit(target(2), task(4), 60), Admission::Full);
+        window.admit(target(3), task(3), 1);
+        assert_eq!(window.admit(target(1), task(4), 50), Admission::Parked);
         assert_eq!(window.admit(target(2), task(5), 40), Admission::Parked);
+        assert_eq!(window.admit(target(3), task(6), 20), Admission::Full);
+        assert_eq!(window.admit(target(3), task(7), 10), Admission::Parked);
+    }
+
+    #[test]
+    fn one_endpoint_takes_half_of_the_backlog_at_most() {
+        let (window, mut started) = window(DispatchLimits { in_flight_per_endpoint: 1, ..LIMITS });
+        let first = (window.admit(target(1), task(1), 1), started.try_recv().unwrap());
+        assert_eq!(window.admit(target(1), task(2), 51), Admission::Full);
+        assert_eq!(window.admit(target(1), task(3), 50), Admission::Parked);
+        assert_eq!(window.admit(target(1), task(4), 1), Admission::Full);
+        drop(first);
+        assert_eq!(window.admit(target(1), task(4), 50), Admission::Parked, "what left makes room");
     }
 
     #[tokio::test]

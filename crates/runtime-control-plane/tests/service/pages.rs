@@ -2,6 +2,7 @@
 
 use crate::world::{KEY, Neighbour, PATIENCE, World, data, id, local};
 use serde_json::json;
+use std::collections::BTreeSet;
 use wire::Reply;
 
 async fn get(world: &World, path: &str) -> (u16, String, String) {
@@ -96,4 +97,27 @@ async fn unknown_routes_and_methods_answer_with_the_error_object() {
         assert!(matches!(status, 401 | 404), "{path}: {status}");
         assert!(body.contains("\"code\""), "{body}");
     }
+}
+
+#[tokio::test]
+async fn every_metric_of_the_own_page_is_in_the_manual_and_the_manual_names_no_other() {
+    let manual = include_str!("../../../../docs/metrics.md");
+    let world = World::start().await;
+    // Families without a sample are not on the page.
+    world.post("/internal/steps/ack", &json!({"executionId": id()}).to_string()).await;
+    world.post("/internal/steps/ack", "no report").await;
+    world.queue.push(queue::Lane::Plugin, vec!["no task".to_owned()]).await.unwrap();
+    until_metric(&world, r#"conveyor_control_plane_dispatches_total{outcome="unreadable",code=""} 1"#).await;
+    let (_, _, page) = get(&world, "/metrics/self").await;
+    let described: BTreeSet<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .map(str::to_owned)
+        .collect();
+    let named: BTreeSet<_> = manual
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `conveyor_control_plane_")?.split('`').next())
+        .map(|name| format!("conveyor_control_plane_{name}"))
+        .collect();
+    assert_eq!(named, described);
 }

@@ -4,8 +4,8 @@ use contract::{
     Digest, ErrorCode, ExecutionId, Json, Millis, NodePath, ProcessId, PublicationId, RpcError, RunId,
     manifest::Endpoint,
     report::{
-        DispatchOutcome, Dispatched, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports,
-        StepResult,
+        DispatchOutcome, DispatchOutcomes, Dispatched, ReportBody, ReportOutcome, StepReport,
+        StepReportOutcomes, StepReports, StepResult,
     },
     run::RunStatus,
     task::Task,
@@ -109,11 +109,16 @@ impl EngineScript {
                 Reply::Value(Json::of(&StepReportOutcomes { outcomes }).unwrap())
             }
             "runtime.dispatch_outcome" => {
-                if let Some(error) = self.outcome_errors.lock().unwrap().pop_front() {
-                    return Reply::Value(Json::of(&ReportOutcome::Err(error)).unwrap());
-                }
-                let _ = self.outcomes.send(request.data.read().unwrap());
-                Reply::Value(Json::of(&ReportOutcome::applied()).unwrap())
+                let batch: DispatchOutcomes = request.data.read().unwrap();
+                let answer = |told| match self.outcome_errors.lock().unwrap().pop_front() {
+                    Some(error) => ReportOutcome::Err(error),
+                    None => {
+                        let _ = self.outcomes.send(told);
+                        ReportOutcome::applied()
+                    }
+                };
+                let outcomes = batch.outcomes.into_iter().map(answer).collect();
+                Reply::Value(Json::of(&StepReportOutcomes { outcomes }).unwrap())
             }
             "runtime.metrics" => Reply::Value(Json::of("engine_runs_total 5\n").unwrap()),
             _ => Reply::NoHandler,

@@ -7,14 +7,15 @@ use super::{
 use crate::core::{Input, unknown_execution};
 use contract::{
     Digest, ExecutionId, RpcError, RunId,
-    report::{DispatchOutcome, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
+    report::{DispatchOutcomes, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
 };
 use tokio::sync::oneshot;
 
 /// `runtime.step_reports`
 pub(super) async fn step_reports(engine: &Engine, mut batch: StepReports) -> StepReportOutcomes {
-    let mut put_away = engine.shared.large_outputs.put_away(&engine.shared, &mut batch.reports).await;
-    let runs = runs_of(engine, &batch.reports).await;
+    let putting_away = engine.shared.large_outputs.put_away(&engine.shared, &mut batch.reports);
+    let mut put_away = Box::pin(putting_away).await;
+    let runs = Box::pin(runs_of(engine, &batch.reports)).await;
     let mut pending = Vec::with_capacity(batch.reports.len());
     for (place, (report, run)) in batch.reports.into_iter().zip(runs).enumerate() {
         let digest = put_away.remove(&place).transpose().map(Option::flatten);
@@ -36,9 +37,17 @@ pub(super) async fn step_reports(engine: &Engine, mut batch: StepReports) -> Ste
 }
 
 /// `runtime.dispatch_outcome`
-pub(super) async fn dispatch_outcome(engine: &Engine, told: DispatchOutcome) -> ReportOutcome {
-    let input = Input::Dispatched(told.execution_id, told.outcome);
-    outcome(hand_over(engine, told.run_id, input).await).await
+pub(super) async fn dispatch_outcomes(engine: &Engine, batch: DispatchOutcomes) -> StepReportOutcomes {
+    let mut pending = Vec::with_capacity(batch.outcomes.len());
+    for told in batch.outcomes {
+        let input = Input::Dispatched(told.execution_id, told.outcome);
+        pending.push(hand_over(engine, told.run_id, input).await);
+    }
+    let mut outcomes = Vec::with_capacity(pending.len());
+    for answer in pending {
+        outcomes.push(outcome(answer).await);
+    }
+    StepReportOutcomes { outcomes }
 }
 
 async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> oneshot::Receiver<ReportOutcome> {

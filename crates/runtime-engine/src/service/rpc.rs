@@ -1,7 +1,10 @@
 //! The engine's RPC door (protocol section 5).
 
 use super::{engine::Engine, reports, runs};
-use contract::{ErrorCode, Json, RpcError, pattern};
+use contract::{
+    ErrorCode, Json, RpcError,
+    pattern::{self, Pattern},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::{Arc, OnceLock};
 use wire::{Credentials, Handler, LogGate, Reply, Request, Stats, credential_in};
@@ -78,9 +81,19 @@ impl Handler for Door {
                 Err(error) => Reply::Error(error),
             },
             pattern::RUNTIME_DISPATCH_OUTCOME => match read(data) {
-                Ok(told) => value(&reports::dispatch_outcome(engine, told).await),
+                Ok(batch) => value(&reports::dispatch_outcomes(engine, batch).await),
                 Err(error) => Reply::Error(error),
             },
+            // Boxed, so that the tasks of reports stay small.
+            rare => Box::pin(self.rare(rare, data)).await,
+        }
+    }
+}
+
+impl Door {
+    async fn rare(&self, pattern: Pattern, data: &Json) -> Reply {
+        let engine = &self.engine;
+        match pattern {
             pattern::RUNTIME_RUN_START => answered(data, |asked| runs::start(engine, asked)).await,
             pattern::RUNTIME_RUN_CANCEL => answered(data, |asked| runs::cancel(engine, asked)).await,
             pattern::RUNTIME_RUN_RETRY => answered(data, |asked| runs::retry(engine, asked)).await,

@@ -4,8 +4,8 @@ use contract::{
     ErrorCode, ExecutionId, Json, Millis, ProcessId, RpcError, RunId,
     pattern::{self, Pattern},
     report::{
-        Ack, DispatchOutcome, Dispatched, Heartbeat, Partial, ReportBody, ReportOutcome, StepError,
-        StepReport, StepReportOutcomes, StepReports, StepResult,
+        Ack, DispatchOutcome, DispatchOutcomes, Dispatched, Heartbeat, Partial, ReportBody, ReportOutcome,
+        StepError, StepReport, StepReportOutcomes, StepReports, StepResult,
     },
     run::{RunDetail, RunRef, RunStart, RunStarted, StepDetail, TriggerKind},
     task::Task,
@@ -217,7 +217,9 @@ impl Engine {
 
     pub(crate) async fn dispatched(&self, task: &Task, outcome: Dispatched) -> ReportOutcome {
         let told = DispatchOutcome { execution_id: task.execution_id, run_id: task.run_id, outcome };
-        self.call(pattern::RUNTIME_DISPATCH_OUTCOME, &told).await.unwrap()
+        let batch = DispatchOutcomes { outcomes: vec![told] };
+        let answer: StepReportOutcomes = self.call(pattern::RUNTIME_DISPATCH_OUTCOME, &batch).await.unwrap();
+        answer.outcomes.into_iter().next().expect("one answer")
     }
 }
 

@@ -86,7 +86,8 @@ impl<H: Handler> Replies<H> {
     /// The handler's reply; `internal` when it panics.
     async fn call(&self, request: Request) -> Reply {
         let pattern = request.pattern.clone();
-        let call = async { self.context.handler.call(request).await };
+        // Boxed: the task around it is moved as a whole, several times, before it first runs.
+        let call = Box::pin(async { self.context.handler.call(request).await });
         match AssertUnwindSafe(call).catch_unwind().await {
             Ok(reply) => reply,
             Err(_) => {
@@ -118,7 +119,7 @@ impl<H> Replies<H> {
             Reply::Error(error) => packet::write_error(id, &Json::of(&error).unwrap_or_default()),
             Reply::Exception(err) => packet::write_error(id, &err),
             Reply::NoHandler => packet::write_no_handler(id),
-            Reply::Stream(values) => return self.send_stream(id, values).await,
+            Reply::Stream(values) => return Box::pin(self.send_stream(id, values)).await,
         };
         self.push(id, frame);
     }

@@ -196,7 +196,7 @@ impl Dispatcher {
     pub(super) async fn claimed(&self, task: Task, slot: Slot) -> Option<(Task, Slot)> {
         let granted = match self.limited_plugin(&task) {
             None => self.claims.submit(task.execution_id, 1).await,
-            Some(plugin_id) => match self.places.claim(&plugin_id, task.execution_id).await {
+            Some(plugin_id) => match Box::pin(self.places.claim(&plugin_id, task.execution_id)).await {
                 Some(Answer::Full(holders)) => {
                     self.metrics.dispatch("limit_reached", "");
                     let bytes = slot.bytes();

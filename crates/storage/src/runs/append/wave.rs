@@ -80,6 +80,11 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
+    /// Does the attempt end and change in nothing else?
+    pub(super) fn only_closes(&self) -> bool {
+        *self == Self { closes: true, ..Self::new(self.execution_id, self.run_id, false) }
+    }
+
     fn new(execution_id: Uuid, run_id: Uuid, free: bool) -> Self {
         Self {
             execution_id,
