@@ -6,23 +6,26 @@
 //! decision would cost a round trip.
 //!
 //! When the database's own clock steps, outstanding deadlines step along: no step fails because of it,
-//! and nothing is waited for longer. An engine knows a step from time that passed by its monotonic
-//! clock. That alone would be too little: the machine of an engine may have been halted, and its
-//! monotonic clock with it. So engines leave word of the time that they see; what none of them has seen
-//! pass is a step.
+//! and nothing is waited for longer. Engines leave word of the time that they see: deadlines are reckoned
+//! by the time of the last word. How long ago that was left, an engine knows by its monotonic clock: what
+//! the database's clock tells beyond that is a step. An engine whose machine was halted, and its monotonic
+//! clock with it, finds a fresh word of the others, and takes the time that passed for no step.
 
 use crate::{Storage, db::in_tx, error::Result};
 use contract::Millis;
 use sqlx::QueryBuilder;
 use std::{
-    sync::{Mutex, PoisonError},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// A smaller difference is no step: a slow answer, or a clock that is being slewed.
 const TOLERANCE_MS: i64 = 15_000;
 /// How old the word of the engines may get.
 const WORD_MS: i64 = 5_000;
+/// So long an engine that starts says nothing of a time far ahead of the last word: engines that knew the
+/// time before can tell whether it has passed.
+const SILENCE: Duration = Duration::from_secs(30);
 /// So long after a step, deadlines may come in that were reckoned before it.
 const STRAGGLERS_MS: i64 = 60_000;
 
@@ -47,21 +50,32 @@ impl ClockStep {
 pub struct Clock {
     storage: Storage,
     anchor: Mutex<Anchor>,
+    watch: Mutex<Option<Watch>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     at: Instant,
     time: Millis,
-    /// Is it the database's time? Before the first reading it is this machine's.
-    is_read: bool,
 }
+
+/// What an engine that watches remembers.
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    began: Instant,
+    /// When it looked last, and the word that was left then.
+    looked: Instant,
+    word: Millis,
+}
+
+/// Where the clock should stand: between these.
+type Expected = (Millis, Millis);
 
 impl Clock {
     /// A clock that tells this machine's time until it has read the database's.
     pub fn new(storage: Storage) -> Self {
         let time = Millis(0).plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
-        Self { storage, anchor: Mutex::new(Anchor { at: Instant::now(), time, is_read: false }) }
+        Self { storage, anchor: Mutex::new(Anchor { at: Instant::now(), time }), watch: Mutex::default() }
     }
 
     /// Now, by the database's clock.
@@ -90,61 +104,88 @@ impl Clock {
     /// As [`Self::refresh`].
     pub async fn watch(&self) -> Result<Option<ClockStep>> {
         let (db, is_alone) = (&self.storage.db, !self.storage.is_shared());
-        let (asked, time, step) = in_tx!(db, |c| {
-            let asked = Instant::now();
-            let earliest = self.now();
+        let before = *lock(&self.watch);
+        let (asked, time, word, step) = in_tx!(db, |c| {
+            let (asked, earliest) = (Instant::now(), self.now());
             let mut query = QueryBuilder::new("SELECT seen_at, stepped_from, stepped_to, ");
             query.push(db.clock()).push(" FROM clock_watch WHERE id = 1").push(db.locked());
-            let (seen_at, from, to, time): (i64, Option<i64>, Option<i64>, i64) =
+            let (word, from, to, time): (i64, Option<i64>, Option<i64>, i64) =
                 query.build_query_as().fetch_one(&mut *c).await?;
-            let expected = self.anchor().is_read.then(|| (earliest, self.now()));
-            let step = judge(Millis(time), expected, (!is_alone).then_some(Millis(seen_at)));
+            let (time, mut word) = (Millis(time), Millis(word));
+            let step = judge(time, expected(before, (earliest, self.now()), word, is_alone));
+            let last = from.zip(to).map(|(from, to)| ClockStep { from: Millis(from), to: Millis(to) });
             if let Some(step) = step {
                 follow(step).build().execute(&mut *c).await?;
-            } else if let Some(before) =
-                from.zip(to).map(|(from, to)| ClockStep { from: Millis(from), to: Millis(to) })
-                && (0..=STRAGGLERS_MS).contains(&(time - before.to.0))
+            } else if let Some(last) = last.filter(|last| (0..=STRAGGLERS_MS).contains(&(time.0 - last.to.0)))
             {
-                follow_late(before, Millis(time)).build().execute(&mut *c).await?;
+                follow_late(last, time).build().execute(&mut *c).await?;
             }
-            if step.is_some() || (!is_alone && (time - seen_at).abs() >= WORD_MS) {
-                let (from, to) = step.map_or((from, to), |step| (Some(step.from.0), Some(step.to.0)));
+            if step.is_some() || (!is_alone && leaves_word(before, word, time)) {
+                let last = step.or(last);
                 sqlx::query(
                     "UPDATE clock_watch SET seen_at = $1, stepped_from = $2, stepped_to = $3 WHERE id = 1",
                 )
-                .bind(time)
-                .bind(from)
-                .bind(to)
+                .bind(time.0)
+                .bind(last.map(|last| last.from.0))
+                .bind(last.map(|last| last.to.0))
                 .execute(&mut *c)
                 .await?;
+                word = time;
             }
-            Ok((asked, Millis(time), step))
+            Ok((asked, time, word, step))
         })?;
         self.set(asked, time);
+        let began = before.map_or(asked, |before| before.began);
+        *lock(&self.watch) = Some(Watch { began, looked: asked, word });
+        if let Some(step) = step {
+            tracing::warn!(
+                event = "clock_stepped",
+                by_ms = step.by_ms(),
+                "the database's clock has stepped; outstanding deadlines were moved along"
+            );
+        }
         Ok(step)
     }
 
     fn anchor(&self) -> Anchor {
-        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.anchor)
     }
 
     /// The reading lies somewhere between question and answer: the middle halves the error.
     fn set(&self, asked: Instant, time: Millis) {
-        let anchor = Anchor { at: asked + asked.elapsed() / 2, time, is_read: true };
-        *self.anchor.lock().unwrap_or_else(PoisonError::into_inner) = anchor;
+        *lock(&self.anchor) = Anchor { at: asked + asked.elapsed() / 2, time };
     }
 }
 
-/// Has the clock stepped? `expected` is what it should tell, between question and answer; without it
-/// only a step back shows. `seen` is what engines have seen last; `None`: there is only this one.
-fn judge(time: Millis, expected: Option<(Millis, Millis)>, seen: Option<Millis>) -> Option<ClockStep> {
-    let is_far = |from: Millis| time.0.saturating_sub(from.0).abs() > TOLERANCE_MS;
-    let from = match (expected, seen) {
-        (Some((earliest, latest)), _) => time.clamp(earliest, latest),
-        (None, Some(seen)) if seen > time => seen,
-        (None, _) => return None,
-    };
-    (is_far(from) && seen.is_none_or(is_far)).then_some(ClockStep { from, to: time })
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the clock should stand, for an engine that remembers `before`; `own` is what it reckons from its
+/// own last look. If another has left word since, its word counts, left at some time after that look.
+/// One that has just started knows no more than that it is later than the word.
+fn expected(before: Option<Watch>, own: Expected, word: Millis, is_alone: bool) -> Option<Expected> {
+    match before {
+        Some(before) if before.word == word => Some(own),
+        Some(before) => Some((word, word.plus(before.looked.elapsed()))),
+        None if is_alone => None,
+        None => Some((word, Millis(i64::MAX))),
+    }
+}
+
+/// Has the clock stepped?
+fn judge(time: Millis, expected: Option<Expected>) -> Option<ClockStep> {
+    let (earliest, latest) = expected?;
+    let from = time.clamp(earliest, latest);
+    (time.0.saturating_sub(from.0).abs() > TOLERANCE_MS).then_some(ClockStep { from, to: time })
+}
+
+/// Is it time for a word, and for this engine to leave it?
+fn leaves_word(before: Option<Watch>, word: Millis, time: Millis) -> bool {
+    let ahead = time.0.saturating_sub(word.0);
+    let is_silent = before.is_none_or(|before| before.began.elapsed() < SILENCE);
+    // The very first word of all is none that others could contradict.
+    ahead.abs() >= WORD_MS && (!is_silent || ahead <= TOLERANCE_MS || word == Millis(0))
 }
 
 /// Moves all outstanding deadlines, but for those of claims after the step: they were reckoned by the
@@ -203,36 +244,55 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
 
-    fn judged(time: i64, expected: Option<i64>, seen: Option<i64>) -> Option<i64> {
-        let expected = expected.map(|at| (Millis(at), Millis(at + 5)));
-        judge(Millis(time), expected, seen.map(Millis)).map(ClockStep::by_ms)
+    /// A look that finds this time and this word, a second after one that found those.
+    fn looked(before: Option<(i64, i64)>, time: i64, word: i64) -> Option<i64> {
+        let looked = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        let watch = before.map(|(_, word)| Watch { began: looked, looked, word: Millis(word) });
+        let own =
+            before.map_or((Millis(0), Millis(0)), |(time, _)| (Millis(time + 1000), Millis(time + 1005)));
+        judge(Millis(time), expected(watch, own, Millis(word), false)).map(ClockStep::by_ms)
+    }
+
+    fn is_about(step: Option<i64>, by: i64) -> bool {
+        step.is_some_and(|step| (step - by).abs() < 10_000)
     }
 
     #[test]
     fn time_that_nobody_saw_pass_is_a_step() {
-        assert_eq!(judged(2 * HOUR, Some(HOUR), Some(HOUR)), Some(HOUR - 5));
-        assert_eq!(judged(HOUR, Some(2 * HOUR), Some(2 * HOUR)), Some(-HOUR));
-        assert_eq!(judged(2 * HOUR, Some(HOUR), None), Some(HOUR - 5), "nobody else could have seen it");
+        assert!(is_about(looked(Some((HOUR, HOUR)), 2 * HOUR, HOUR), HOUR));
+        assert!(is_about(looked(Some((2 * HOUR, 2 * HOUR)), HOUR, 2 * HOUR), -HOUR));
+        assert_eq!(looked(Some((HOUR, HOUR)), HOUR + 1002, HOUR), None);
     }
 
     #[test]
     fn time_that_another_engine_saw_pass_is_none() {
-        assert_eq!(judged(2 * HOUR, Some(HOUR), Some(2 * HOUR - 4_000)), None, "this machine was halted");
-        assert_eq!(judged(2 * HOUR, Some(HOUR), Some(2 * HOUR)), None, "another has dealt with the step");
-        assert_eq!(judged(2 * HOUR, Some(2 * HOUR), Some(HOUR)), None, "the others were away");
+        assert_eq!(looked(Some((HOUR, HOUR)), 2 * HOUR, 2 * HOUR - 4_000), None, "this machine was halted");
+        assert_eq!(looked(Some((HOUR, HOUR)), 2 * HOUR, 2 * HOUR), None, "another has followed the step");
+    }
+
+    #[test]
+    fn a_step_that_another_engine_followed_is_taken_back_with_the_clock() {
+        let step = looked(Some((HOUR, HOUR)), HOUR + 1000, 2 * HOUR);
+        assert!(is_about(step, -HOUR), "forth and back between two looks: {step:?}");
+        let step = looked(Some((2 * HOUR, 2 * HOUR)), 2 * HOUR + 1000, HOUR);
+        assert!(is_about(step, HOUR), "back and forth: {step:?}");
     }
 
     #[test]
     fn small_differences_and_slow_answers_are_no_steps() {
-        assert_eq!(judged(HOUR + TOLERANCE_MS, Some(HOUR), None), None);
-        let slow = Some((Millis(HOUR), Millis(2 * HOUR)));
-        assert_eq!(judge(Millis(HOUR + HOUR / 2), slow, None), None);
+        assert_eq!(looked(Some((HOUR, HOUR)), HOUR + TOLERANCE_MS, HOUR), None);
+        assert_eq!(judge(Millis(HOUR + HOUR / 2), Some((Millis(HOUR), Millis(2 * HOUR)))), None);
     }
 
     #[test]
-    fn an_engine_that_starts_knows_a_step_back_and_takes_any_later_time_as_it_is() {
-        assert_eq!(judged(HOUR, None, Some(2 * HOUR)), Some(-HOUR));
-        assert_eq!(judged(2 * HOUR, None, Some(HOUR)), None, "all engines were away");
-        assert_eq!(judged(HOUR, None, None), None);
+    fn an_engine_that_starts_knows_a_step_back_and_says_nothing_of_a_time_far_ahead() {
+        assert!(is_about(looked(None, HOUR, 2 * HOUR), -HOUR));
+        assert_eq!(looked(None, 2 * HOUR, HOUR), None, "all engines may have been away");
+        assert!(!leaves_word(None, Millis(HOUR), Millis(2 * HOUR)));
+        assert!(leaves_word(None, Millis(HOUR), Millis(HOUR + 6_000)));
+        assert!(leaves_word(None, Millis(0), Millis(2 * HOUR)), "the first of all");
+        let long_ago = Instant::now().checked_sub(SILENCE).unwrap();
+        let watch = Watch { began: long_ago, looked: long_ago, word: Millis(HOUR) };
+        assert!(leaves_word(Some(watch), Millis(HOUR), Millis(2 * HOUR)), "nobody has contradicted");
     }
 }

@@ -171,7 +171,7 @@ mod tests {
         send((
             runs.run_of(&[]),
             runs.claim_dispatch(&[], Duration::ZERO),
-            runs.take_due(1, Duration::ZERO, false),
+            runs.take_due(1, Duration::ZERO, false, at),
         ));
         send((runs.outstanding(RunId(id)), runs.outstanding_count(), runs.list_outstanding(1)));
         send(runs.list(&runs::RunFilter::default(), None, 1));

@@ -126,7 +126,12 @@ impl World {
                 return;
             }
             Fault::StepDatabase(seconds) => {
-                drop(under_way.spawn(step(Arc::clone(&self.clock), seconds, away)));
+                let (database, clock) = (Arc::clone(&self.database), Arc::clone(&self.clock));
+                under_way.spawn(async move {
+                    // A server that is started or promoted by a wrong clock is another story.
+                    let _up = database.lock().await;
+                    step(clock, seconds, away).await;
+                });
                 return;
             }
             _ => {}

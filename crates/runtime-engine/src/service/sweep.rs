@@ -43,18 +43,10 @@ impl Sweep {
                 _ = ticks.tick() => {}
             }
             // First: what a step of the clock made overdue is not.
-            match self.engine.shared.clock.watch().await {
-                Ok(None) => {}
-                Ok(Some(step)) => tracing::warn!(
-                    event = "clock_stepped",
-                    by_ms = step.by_ms(),
-                    "the database's clock has stepped; outstanding deadlines were moved along"
-                ),
-                Err(error) => {
-                    tracing::warn!(event = "clock_unread", "the database's clock could not be read: {error}");
-                    // Without it nobody can be said to be late.
-                    continue;
-                }
+            if let Err(error) = self.engine.shared.clock.watch().await {
+                tracing::warn!(event = "clock_unread", "the database's clock could not be read: {error}");
+                // Without it nobody can be said to be late.
+                continue;
             }
             if let Err(error) = self.once(&stop).await {
                 tracing::warn!(event = "sweep_failed", "overdue attempts could not be read: {error}");
@@ -67,7 +59,8 @@ impl Sweep {
         let hold = policy.republish_after;
         while !stop.is_cancelled() {
             let spares_claimed = self.started.elapsed() < policy.delivery_timeout;
-            let due = self.engine.shared.storage.runs().take_due(BATCH, hold, spares_claimed).await?;
+            let latest = self.engine.shared.clock.now();
+            let due = self.engine.shared.storage.runs().take_due(BATCH, hold, spares_claimed, latest).await?;
             let was_last = due.len() < BATCH as usize;
             self.handle(due).await;
             if was_last {

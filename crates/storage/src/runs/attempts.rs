@@ -186,11 +186,13 @@ impl Runs {
     /// not take them meanwhile. What becomes of them the taker appends; if it dies, they are due
     /// again after `hold`. With `spares_claimed` attempts that somebody had claimed are left: after a
     /// restart nobody is declared lost before one full delivery deadline has passed (protocol section 5).
+    /// Deadlines after `latest` are left too: the clock may have stepped since the caller looked at it.
     pub async fn take_due(
         &self,
         limit: u32,
         hold: Duration,
         spares_claimed: bool,
+        latest: Millis,
     ) -> Result<Vec<DueAttempt>> {
         let (clock, skip_locked) = (self.db.clock(), self.db.skip_locked());
         let limit = limit.min(MAX_DUE);
@@ -198,7 +200,8 @@ impl Runs {
             let mut query = QueryBuilder::new(
                 "SELECT execution_id, run_id, state, deadline, lane FROM attempts WHERE outstanding AND deadline <= ",
             );
-            query.push(clock).push(if spares_claimed { " AND state = 'queued'" } else { "" });
+            query.push(clock).push(" AND deadline <= ").push_bind(latest.0);
+            query.push(if spares_claimed { " AND state = 'queued'" } else { "" });
             query.push(" ORDER BY deadline LIMIT ").push_bind(i64::from(limit));
             query.push(skip_locked);
             let due: Vec<(Uuid, Uuid, String, i64, String)> =

@@ -20,11 +20,14 @@ suite!(
     an_attempt_claimed_twice_in_one_call_is_claimed_once,
     due_attempts_are_taken_by_one_of_two_engines_and_held,
     due_attempts_come_oldest_first_and_up_to_a_limit,
+    deadlines_later_than_the_taker_knows_are_left,
     claimed_attempts_are_not_lost_before_a_delivery_deadline_after_the_start,
     the_run_of_many_attempts_is_told_in_their_order,
     only_an_outstanding_attempt_of_a_running_run_is_live,
 );
 
+/// No deadline is later.
+const EVER: Millis = Millis(i64::MAX);
 /// Long enough that no test ends after it.
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -165,25 +168,31 @@ async fn due_attempts_are_taken_by_one_of_two_engines_and_held(storage: Storage)
     let deadlines = [Some(Millis(1)), Some(now.plus(HOUR)), None];
     let (run_id, ids) = with_attempts(&storage, &deadlines).await;
     let runs = storage.runs();
-    let (one, two) = tokio::join!(runs.take_due(10, HOUR, false), runs.take_due(10, HOUR, false));
+    let (one, two) = tokio::join!(runs.take_due(10, HOUR, false, EVER), runs.take_due(10, HOUR, false, EVER));
     let taken = [one.unwrap(), two.unwrap()].concat();
     let [due] = taken.as_slice() else { panic!("{taken:?}") };
     assert_eq!((due.execution_id, due.run_id, due.state), (ids[0], run_id, AttemptState::Queued));
     assert_eq!((due.deadline, due.lane), (Millis(1), AttemptLane::Plugin));
-    assert!(runs.take_due(10, HOUR, false).await.unwrap().is_empty());
+    assert!(runs.take_due(10, HOUR, false, EVER).await.unwrap().is_empty());
 
     // A hold that has passed makes it due again.
     let (_, other) = with_attempts(&storage, &[Some(Millis(1))]).await;
-    assert_eq!(runs.take_due(10, Duration::ZERO, false).await.unwrap()[0].execution_id, other[0]);
-    assert_eq!(runs.take_due(10, Duration::ZERO, false).await.unwrap()[0].execution_id, other[0]);
+    assert_eq!(runs.take_due(10, Duration::ZERO, false, EVER).await.unwrap()[0].execution_id, other[0]);
+    assert_eq!(runs.take_due(10, Duration::ZERO, false, EVER).await.unwrap()[0].execution_id, other[0]);
 }
 
 async fn due_attempts_come_oldest_first_and_up_to_a_limit(storage: Storage) {
     let (_, ids) = with_attempts(&storage, &[Some(Millis(30)), Some(Millis(10)), Some(Millis(20))]).await;
-    let due = storage.runs().take_due(2, HOUR, false).await.unwrap();
+    let due = storage.runs().take_due(2, HOUR, false, EVER).await.unwrap();
     assert_eq!(due.iter().map(|due| due.execution_id).collect::<Vec<_>>(), [ids[1], ids[2]]);
-    let due = storage.runs().take_due(2, HOUR, false).await.unwrap();
+    let due = storage.runs().take_due(2, HOUR, false, EVER).await.unwrap();
     assert_eq!(due.iter().map(|due| due.execution_id).collect::<Vec<_>>(), [ids[0]]);
+}
+
+async fn deadlines_later_than_the_taker_knows_are_left(storage: Storage) {
+    let (_, ids) = with_attempts(&storage, &[Some(Millis(20)), Some(Millis(10))]).await;
+    let due = storage.runs().take_due(10, HOUR, false, Millis(19)).await.unwrap();
+    assert_eq!(due.iter().map(|due| due.execution_id).collect::<Vec<_>>(), ids[1..]);
 }
 
 async fn claimed_attempts_are_not_lost_before_a_delivery_deadline_after_the_start(storage: Storage) {
@@ -195,9 +204,9 @@ async fn claimed_attempts_are_not_lost_before_a_delivery_deadline_after_the_star
         ..step(run_id, 1)
     };
     storage.runs().append(&[append]).await.unwrap();
-    let early = storage.runs().take_due(10, HOUR, true).await.unwrap();
+    let early = storage.runs().take_due(10, HOUR, true, EVER).await.unwrap();
     assert_eq!(early.iter().map(|due| due.execution_id).collect::<Vec<_>>(), ids[..1]);
-    let due = storage.runs().take_due(10, HOUR, false).await.unwrap();
+    let due = storage.runs().take_due(10, HOUR, false, EVER).await.unwrap();
     let states: HashSet<_> = due.iter().map(|due| due.state).collect();
     assert_eq!(states, HashSet::from([AttemptState::Dispatched, AttemptState::Running]));
 }
