@@ -14,7 +14,7 @@ use tokio::sync::{Notify, mpsc};
 use wire::{Reply, Request};
 
 /// A plugin that shows its tasks and answers each with the same.
-fn plugin(
+pub(crate) fn plugin(
     answer: impl Fn() -> Reply + Send + Sync + 'static,
 ) -> (Neighbour, mpsc::UnboundedReceiver<Request>) {
     let (seen, tasks) = mpsc::unbounded_channel();
@@ -34,7 +34,7 @@ fn silent() -> Neighbour {
     Neighbour::start(local(), |_| std::future::pending())
 }
 
-async fn next(tasks: &mut mpsc::UnboundedReceiver<Request>) -> Request {
+pub(crate) async fn next(tasks: &mut mpsc::UnboundedReceiver<Request>) -> Request {
     tokio::time::timeout(PATIENCE, tasks.recv()).await.expect("no task came").unwrap()
 }
 

@@ -4,6 +4,7 @@
 mod access;
 mod dispatch;
 mod executor_secrets;
+mod files;
 mod limits;
 mod outcomes;
 mod pages;
