@@ -1,7 +1,10 @@
 //! Single changes of the catalogue, each under its lock.
 
 use super::{Catalogue, Change, LOCK, grown};
-use crate::{db::in_tx, error::Result};
+use crate::{
+    db::{in_tx, write},
+    error::Result,
+};
 use contract::{
     Millis,
     catalogue::{HEALTH_HISTORY, Health},
@@ -16,6 +19,11 @@ const UNYANK: &str = "\
 
 const LIMIT: &str = "\
     UPDATE plugins SET max_attempts = $2 WHERE plugin_id = $1 AND COALESCE(max_attempts, 0) <> COALESCE($2, 0)";
+
+// What a steady sweep writes: one row, without the lock under which the catalogue changes.
+const STEADY: &str = "\
+    UPDATE plugin_health SET since = $3, checked_at = $4, last_error = $5, failures = $6, successes = $7 \
+    WHERE plugin_id = $1 AND state = $2";
 
 // Two changes within a millisecond are one: what came of them counts.
 const REMEMBER: &str = "\
@@ -163,6 +171,9 @@ impl Catalogue {
     /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only
     /// when the state changes: a steady sweep invalidates no cache. `changed` tells the same.
     pub async fn record_health(&self, plugin_id: &str, health: &Health) -> Result<Change> {
+        if self.recorded_steady(plugin_id, health).await? {
+            return Ok(Change { changed: false, revision: self.revision().await? });
+        }
         in_tx!(&self.db, |c| {
             let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
             let known: Option<Option<String>> = sqlx::query_scalar(
@@ -203,6 +214,23 @@ impl Catalogue {
                 sqlx::query(FORGET).bind(plugin_id).bind(kept).execute(&mut *c).await?;
             }
             grown!(c, revision, plugin_id, changed)
+        })
+    }
+
+    /// Stores what a probe found if the state stays what it is; does it?
+    async fn recorded_steady(&self, plugin_id: &str, health: &Health) -> Result<bool> {
+        write!(&self.db, |c| {
+            let done = sqlx::query(STEADY)
+                .bind(plugin_id)
+                .bind(health.state.as_str())
+                .bind(health.since.map(|at| at.0))
+                .bind(health.checked_at.map(|at| at.0))
+                .bind(health.last_error.as_deref())
+                .bind(i64::from(health.failures))
+                .bind(i64::from(health.successes))
+                .execute(c)
+                .await?;
+            Ok(done.rows_affected() > 0)
         })
     }
 }
