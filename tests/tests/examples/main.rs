@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
 
+mod large_values;
 mod loops_and_waits;
 mod page;
 mod site;
