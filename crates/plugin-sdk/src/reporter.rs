@@ -228,7 +228,13 @@ mod tests {
         let outputs: IndexMap<String, Json> =
             [("ю".to_owned(), Json::parse("[1e400]").unwrap())].into_iter().collect();
         let bodies = [
-            (ReportKind::Ack, ReportBody::Ack(Ack { worker_id: Some("w".into()), ..Ack::default() })),
+            (
+                ReportKind::Ack,
+                ReportBody::Ack(Ack {
+                    worker_id: Some("w".into()),
+                    traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
+                }),
+            ),
             (
                 ReportKind::Heartbeat,
                 ReportBody::Heartbeat(Heartbeat {
