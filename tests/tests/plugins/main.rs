@@ -14,7 +14,10 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use system_tests::{Servers, binary, deployment::INGRESS_TOKEN};
+use system_tests::{
+    Servers, binary,
+    deployment::{CONFIGURED, INGRESS_TOKEN, SERVING},
+};
 use testkit::{Process, Program};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wire::{CallError, Client, ClientConfig, Reply, Request, Server, ServerConfig};
