@@ -2,6 +2,9 @@
 //! It holds no business rule: those are the services', which it only reads settings for, binds in
 //! the order of their dependencies and runs under one supervisor.
 
+#[macro_use]
+mod output;
+
 mod cli;
 mod client;
 mod commands;
