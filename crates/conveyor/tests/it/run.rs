@@ -164,7 +164,8 @@ fn a_document_is_checked_without_being_run() {
     let said = conveyor(&["process", "validate", &example("demo.json"), "--json"], &[]);
     assert_eq!((said.code, &said.json()["faults"][0]["code"]), (Some(2), &json!("unknown_node_type")));
     let trigger = json!({"type": "schedule", "cron": "0 0 30 2 *", "timeZone": "Mars"});
-    let (_document, path) = document(&json!({"settings": {"triggers": [trigger]}, "widgets": [], "edges": []}));
+    let (_document, path) =
+        document(&json!({"settings": {"triggers": [trigger]}, "widgets": [], "edges": []}));
     let said = conveyor(&["process", "validate", &path, "--json"], &[]);
     let fault = &said.json()["faults"][0];
     assert_eq!((said.code, &fault["path"]), (Some(2), &json!("$.settings.triggers[0].timeZone")));
