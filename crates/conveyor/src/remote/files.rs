@@ -22,9 +22,9 @@ impl Platform {
     pub(crate) async fn whole(&self, value: &Json) -> Result<Json, Failure> {
         let mut values: HashMap<String, String> = HashMap::new();
         for (_, file) in file::find(value.text()).filter(|(_, file)| file.holds_value()) {
-            if !values.contains_key(&file.id) {
-                let bytes = self.file(&file.id).await?;
-                values.insert(file.id, String::from_utf8_lossy(&bytes).into_owned());
+            if let Entry::Vacant(missing) = values.entry(file.id) {
+                let bytes = self.file(missing.key()).await?;
+                missing.insert(String::from_utf8_lossy(&bytes).into_owned());
             }
         }
         let replaced = file::replace(value.text(), |file| values.get(&file.id).cloned());

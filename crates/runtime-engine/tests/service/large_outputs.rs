@@ -114,7 +114,8 @@ async fn outputs_of_one_mebibyte_stand_in_the_history_and_larger_ones_in_a_file(
             let file = reference(outputs.get("o"));
             assert_eq!(file.size, (bytes + 2) as u64);
             let text = files.text(run_id, &file).await;
-            assert!(text == json!("x".repeat(bytes)).to_string());
+            let written = format!("\"{}\"", "x".repeat(bytes));
+            assert!(text == written, "the file holds the output as it was reported");
             let asked = RunHistoryRequest { run_id, process_id: None, after: 0, limit: 1000 };
             let history: RunHistory = engine.call(pattern::RUNTIME_RUN_HISTORY, &asked).await.unwrap();
             let largest = history.events.iter().map(|event| event.event.text().len()).max();

@@ -42,6 +42,7 @@ pub(crate) struct Item {
 
 /// What is asked of a run.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are inputs")]
 pub(super) enum Ask {
     /// Something happened.
     Input(Input),
