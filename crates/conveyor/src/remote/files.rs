@@ -4,7 +4,7 @@ use super::Platform;
 use crate::failure::Failure;
 use contract::{Json, file};
 use indexmap::IndexMap;
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 impl Platform {
     /// The bytes of a file.
