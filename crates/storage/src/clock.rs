@@ -229,8 +229,11 @@ fn moved<DB: sqlx::Database>(step: ClockStep) -> QueryBuilder<DB>
 where
     i64: sqlx::Type<DB> + for<'q> sqlx::Encode<'q, DB>,
 {
-    let mut query = QueryBuilder::new("UPDATE attempts SET deadline = deadline + ");
-    query.push_bind(step.by_ms());
+    // What had passed already is due at the new time, not before it: there, [`follow_late`] looks for
+    // deadlines that did not step along, and would take it for one of them.
+    let mut query = QueryBuilder::new("UPDATE attempts SET deadline = CASE WHEN deadline < ");
+    query.push_bind(step.from.0).push(" THEN ").push_bind(step.to.0).push(" ELSE deadline + ");
+    query.push_bind(step.by_ms()).push(" END");
     for stamp in ["opened_at", "acked_at"] {
         query.push(format_args!(", {stamp} = CASE WHEN {stamp} > ")).push_bind(step.to.0).push(" THEN ");
         query.push_bind(step.to.0).push(format_args!(" ELSE {stamp} END"));

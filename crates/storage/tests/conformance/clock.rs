@@ -91,6 +91,21 @@ async fn deadlines_step_along_with_the_clock_once_whoever_sees_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_overdue_at_the_step_is_due_after_it_however_often_engines_look() {
+    let Some(world) = Stepped::start().await else { return };
+    let engine = world.engine().await;
+    for offset in [3600, 0] {
+        let now = world.storage.now().await.unwrap();
+        let run_id = world.attempts(&[attempt(ExecutionId(id()), Some(Millis(now.0 - 500)))]).await;
+        world.clock.step(offset).unwrap();
+        engine.watch().await.unwrap().expect("a step");
+        engine.watch().await.unwrap();
+        let left = world.left(run_id).await;
+        assert!(left.iter().any(|left| near(*left, 0)), "{offset}: {left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_reckoned_by_the_old_time_and_stored_after_the_step_steps_along_too() {
     let Some(world) = Stepped::start().await else { return };
     let engine = world.engine().await;
