@@ -234,7 +234,13 @@ where
     let mut query = QueryBuilder::new("UPDATE attempts SET deadline = CASE WHEN deadline < ");
     query.push_bind(step.from.0).push(" THEN ").push_bind(step.to.0).push(" ELSE deadline + ");
     query.push_bind(step.by_ms()).push(" END");
-    for stamp in ["opened_at", "acked_at"] {
+    if step.by_ms() > 0 {
+        // By this stamp a step back tells claims before it, which it moves, from those after it.
+        query.push(", dispatched_at = CASE WHEN state = 'dispatched' THEN dispatched_at + ");
+        query.push_bind(step.by_ms()).push(" ELSE dispatched_at END");
+        return query;
+    }
+    for stamp in ["opened_at", "acked_at", "dispatched_at"] {
         query.push(format_args!(", {stamp} = CASE WHEN {stamp} > ")).push_bind(step.to.0).push(" THEN ");
         query.push_bind(step.to.0).push(format_args!(" ELSE {stamp} END"));
     }

@@ -152,6 +152,21 @@ async fn a_claim_after_the_step_keeps_its_deadline_and_a_delay_its_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_claim_goes_with_the_clock_forth_and_back() {
+    let Some(world) = Stepped::start().await else { return };
+    let engine = world.engine().await;
+    let claimed = ExecutionId(id());
+    let run_id = world.attempts(&[attempt(claimed, Some(Millis(1)))]).await;
+    assert_eq!(world.storage.runs().claim_dispatch(&[claimed], HOUR / 2).await.unwrap(), [true]);
+    for offset in [3600, 0, -3600, 0] {
+        world.clock.step(offset).unwrap();
+        engine.watch().await.unwrap().expect("a step");
+        let left = world.left(run_id).await;
+        assert!(left.iter().any(|left| near(*left, HOUR_MS / 2)), "{offset}: {left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_was_halted_while_another_watched_moves_nothing() {
     let Some(world) = Stepped::start().await else { return };
     let (halted, other) = (world.engine().await, world.engine().await);
