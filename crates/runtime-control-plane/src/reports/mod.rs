@@ -26,8 +26,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Reports of one batch.
 const BATCH_REPORTS: usize = 1000;
-/// Batches under way: the engine commits one while the next arrives.
-const BATCHES: usize = 4;
+/// Batches under way: the engine commits one while the next arrives. More would only be smaller.
+const BATCHES: usize = 2;
 /// Reports that wait for a batch; more reporters wait for room, within their deadline.
 const WAITING: usize = 4096;
 

@@ -109,7 +109,10 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
 
 fn committers(settings: &Settings, storage: &Storage) -> usize {
     match settings.committers {
-        0 if storage.is_shared() => 3,
+        // More than processors only make the transactions smaller.
+        0 if storage.is_shared() => {
+            std::thread::available_parallelism().map_or(3, |cores| cores.get().min(3))
+        }
         0 => 1,
         // One connection each: more than this is a typing mistake.
         count => count.min(64),

@@ -35,7 +35,7 @@ pub struct Settings {
     pub sweep_interval: Duration,
     /// What is kept of the runs that have ended.
     pub retention: Retention,
-    /// Transactions that run at the same time; 0: three on PostgreSQL, one on SQLite.
+    /// Transactions that run at the same time; 0: one on SQLite, on PostgreSQL as many as processors, at most three.
     pub committers: usize,
     /// Memory of the runs that are held, over all committers.
     pub cache_bytes: usize,
@@ -100,7 +100,7 @@ impl Settings {
                 "RUNTIME_ENGINE_COMMITTERS",
                 "count",
                 0,
-                "Transactions of the engine that run at the same time; 0: three on PostgreSQL, one on SQLite.",
+                "Transactions of the engine that run at the same time; 0: one on SQLite, on PostgreSQL as many as processors, at most three.",
             ))
             .unwrap_or(usize::MAX),
             cache_bytes: bytes(

@@ -80,7 +80,7 @@ impl Scan {
 }
 
 fn valid_prefix(bytes: &[u8]) -> &[u8] {
-    match str::from_utf8(bytes) {
+    match simdutf8::compat::from_utf8(bytes) {
         Ok(_) => bytes,
         Err(error) => bytes.get(..error.valid_up_to()).unwrap_or_default(),
     }

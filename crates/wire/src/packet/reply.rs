@@ -128,7 +128,7 @@ impl<'de> Fields<'de> for ReplyFields {
 /// # Errors
 /// [`CodecError::NotJson`] when the text is not one JSON value.
 pub fn parse_reply(text: &[u8]) -> Result<ReplyPacket, CodecError> {
-    let text = std::str::from_utf8(text).map_err(|_| CodecError::NotJson)?;
+    let text = simdutf8::basic::from_utf8(text).map_err(|_| CodecError::NotJson)?;
     let mut found = ReplyFields::default();
     fields::read(text, &mut found)?;
     let answer = match found.err.filter(is_truthy) {

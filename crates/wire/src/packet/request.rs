@@ -47,7 +47,7 @@ impl<'de> Fields<'de> for PacketFields {
 /// # Errors
 /// [`CodecError::NotJson`] when the text is not one JSON value.
 pub fn parse_packet(text: &[u8]) -> Result<Packet, CodecError> {
-    let text = std::str::from_utf8(text).map_err(|_| CodecError::NotJson)?;
+    let text = simdutf8::basic::from_utf8(text).map_err(|_| CodecError::NotJson)?;
     let mut found = PacketFields::default();
     fields::read(text, &mut found)?;
     Ok(Packet {
