@@ -1,7 +1,7 @@
 //! Tasks of plugins that may have only so many attempts at once (protocol section 6, *Limits*).
 
 use crate::{
-    pages::until_metric,
+    pages::{until_metric, until_ready},
     world::{NODE_TYPE, Neighbour, PATIENCE, World, local},
 };
 use contract::{ExecutionId, run::RunStatus, task::ExecutorTask, task::Task};
@@ -32,6 +32,7 @@ async fn next(tasks: &mut mpsc::UnboundedReceiver<ExecutionId>) -> ExecutionId {
 
 /// A plugin with this limit, before the control plane knows of it.
 async fn limited(world: &World, plugin: &Neighbour, most: u32) {
+    until_ready(world).await;
     world.publish("test", NODE_TYPE, plugin.endpoint()).await;
     world.storage.catalogue().set_max_attempts("test", Some(most)).await.unwrap();
 }

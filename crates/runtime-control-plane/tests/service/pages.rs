@@ -22,6 +22,17 @@ pub(crate) async fn until_metric(world: &World, line: &str) {
     tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("{line} never came"));
 }
 
+/// Waits until the service has read the catalogue for the first time: what is published from then on it
+/// learns with the first task that asks for it.
+pub(crate) async fn until_ready(world: &World) {
+    let looking = async {
+        while get(world, "/ready").await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.expect("the control plane is not ready");
+}
+
 #[tokio::test]
 async fn metrics_of_the_engine_are_proxied_with_their_type_and_503_when_it_is_down() {
     let mut world = World::start().await;
