@@ -47,6 +47,27 @@ pub struct Task {
     pub traceparent: Option<String>,
 }
 
+impl Task {
+    /// The task as whoever runs it is told it, with these inputs in the place of its own.
+    pub fn told<Inputs>(self, inputs: Inputs, deadline: Millis) -> ExecutorTask<Inputs> {
+        ExecutorTask {
+            run_id: self.run_id,
+            execution_id: self.execution_id,
+            node_id: self.node_id,
+            node_path: self.node_path,
+            node_type: self.node_type,
+            attempt: self.attempt,
+            inputs,
+            outputs: self.outputs,
+            deadline,
+            workspace_id: self.workspace_id,
+            user_id: self.user_id,
+            diagram_id: self.diagram_id,
+            traceparent: self.traceparent,
+        }
+    }
+}
+
 /// `executor.task` as a plugin gets it: inputs are resolved, secrets in plain text. Never logged.
 /// Who sends it may hold the inputs in another form, for secrets that leave no copy behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

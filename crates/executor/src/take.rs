@@ -107,21 +107,9 @@ impl Worker {
 }
 
 /// The task as a node sees it; its deadline is told by this machine's clock.
-fn resolved(task: Task) -> ExecutorTask {
+fn resolved(mut task: Task) -> ExecutorTask {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    ExecutorTask {
-        run_id: task.run_id,
-        execution_id: task.execution_id,
-        node_id: task.node_id,
-        node_path: task.node_path,
-        node_type: task.node_type,
-        attempt: task.attempt,
-        inputs: task.inputs,
-        outputs: task.outputs,
-        deadline: Millis(0).plus(since_epoch).plus(Duration::from_millis(task.timeout_ms)),
-        workspace_id: task.workspace_id,
-        user_id: task.user_id,
-        diagram_id: task.diagram_id,
-        traceparent: task.traceparent,
-    }
+    let deadline = Millis(0).plus(since_epoch).plus(Duration::from_millis(task.timeout_ms));
+    let inputs = std::mem::take(&mut task.inputs);
+    task.told(inputs, deadline)
 }

@@ -2,11 +2,11 @@
 
 use super::Dispatcher;
 use contract::{
-    ErrorCode, Json, Millis,
+    ErrorCode, Json,
     manifest::Endpoint,
     policy::{self, Decision},
     report::{Dispatched, StepError},
-    task::{ExecutorTask, Task},
+    task::Task,
 };
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -67,25 +67,6 @@ impl Inputs<'_> {
 /// About what a task's text has beside its inputs, bytes; more only costs a copy.
 const ENVELOPE_BYTES: usize = 2048;
 
-/// The task as its plugin is told it.
-fn told<I>(task: Task, inputs: I, deadline: Millis) -> ExecutorTask<I> {
-    ExecutorTask {
-        run_id: task.run_id,
-        execution_id: task.execution_id,
-        node_id: task.node_id,
-        node_path: task.node_path,
-        node_type: task.node_type,
-        attempt: task.attempt,
-        inputs,
-        outputs: task.outputs,
-        deadline,
-        workspace_id: task.workspace_id,
-        user_id: task.user_id,
-        diagram_id: task.diagram_id,
-        traceparent: task.traceparent,
-    }
-}
-
 impl Dispatcher {
     /// # Errors
     /// How the dispatch ends without a delivery.
@@ -96,11 +77,11 @@ impl Dispatcher {
         let deadline = self.catalogue.now().plus(Duration::from_millis(task.timeout_ms));
         let given = std::mem::take(&mut task.inputs);
         let body = match secrets.is_empty() {
-            true => Json::of(&told(task, given, deadline)).map(Body::Plain),
+            true => Json::of(&task.told(given, deadline)).map(Body::Plain),
             false => {
                 let inputs = Inputs { given: &given, secrets: secrets.values(&task)? };
                 let bytes = ENVELOPE_BYTES + inputs.bytes();
-                SecretJson::of(&told(task, inputs, deadline), bytes).map(Body::Secret)
+                SecretJson::of(&task.told(inputs, deadline), bytes).map(Body::Secret)
             }
         };
         let body = body.map_err(|error| {
