@@ -92,6 +92,9 @@ closed AS (
 )";
 }
 
+/// What the numbers of all parameters take, generously.
+const NUMBERS_BYTES: usize = 128;
+
 /// Which parts a wave needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
@@ -137,9 +140,15 @@ impl Shape {
         let needed: Vec<&str> =
             parts.into_iter().filter(|(needed, _)| *needed).map(|(_, part)| part).collect();
         let text = format!("WITH {} SELECT run_id FROM ok", needed.join(", "));
-        let mut pieces = text.split('?');
-        let first = pieces.next().unwrap_or_default().to_owned();
-        pieces.zip(1..).fold(first, |numbered, (piece, number)| format!("{numbered}${number}{piece}"))
+        let mut numbered = String::with_capacity(text.len() + NUMBERS_BYTES);
+        for (number, piece) in text.split('?').enumerate() {
+            if number > 0 {
+                numbered.push('$');
+                numbered.push_str(&number.to_string());
+            }
+            numbered.push_str(piece);
+        }
+        numbered
     }
 }
 
