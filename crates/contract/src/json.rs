@@ -4,10 +4,34 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use std::{fmt, sync::Arc};
+use zeroize::Zeroize;
 
 /// One JSON value as text. Cloning shares the text.
 #[derive(Clone)]
-pub struct Json(Arc<RawValue>);
+pub struct Json(Text);
+
+#[derive(Clone)]
+enum Text {
+    Plain(Arc<RawValue>),
+    Secret(Arc<Wiped>),
+}
+
+impl From<Box<RawValue>> for Text {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self::Plain(raw.into())
+    }
+}
+
+/// A text with secrets in it: wiped with its last holder.
+struct Wiped(Box<RawValue>);
+
+impl Drop for Wiped {
+    fn drop(&mut self) {
+        let raw = std::mem::replace(&mut self.0, RawValue::NULL.to_owned());
+        // Neither step copies the text.
+        String::from(Box::<str>::from(raw)).zeroize();
+    }
+}
 
 impl Json {
     /// Takes a JSON text; the error tells where it stops being JSON.
@@ -26,9 +50,18 @@ impl Json {
         Self(RawValue::NULL.to_owned().into())
     }
 
+    /// A text with secrets in it: it is wiped when the last holder of it is dropped. What is read out
+    /// of it is its reader's to wipe.
+    pub fn secret(raw: Box<RawValue>) -> Self {
+        Self(Text::Secret(Arc::new(Wiped(raw))))
+    }
+
     /// The text, as it was received.
     pub fn text(&self) -> &str {
-        self.0.get()
+        match &self.0 {
+            Text::Plain(raw) => raw.get(),
+            Text::Secret(wiped) => wiped.0.get(),
+        }
     }
 
     /// Is this the value `null`?
@@ -84,7 +117,10 @@ impl fmt::Debug for Json {
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        match &self.0 {
+            Text::Plain(raw) => raw.serialize(serializer),
+            Text::Secret(wiped) => wiped.0.serialize(serializer),
+        }
     }
 }
 

@@ -2,8 +2,10 @@
 //! store and from the store to `secret.resolve`; they are never listed, logged or shown.
 
 mod references;
+mod text;
 
 pub use references::References;
+pub use text::SecretText;
 
 use crate::{ExecutionId, Millis};
 use serde::{Deserialize, Serialize};
@@ -18,11 +20,11 @@ pub struct ResolveSecrets {
     pub names: Vec<String>,
 }
 
-/// Answer to `secret.resolve`. `Debug` shows no value.
-#[derive(Clone, Serialize, Deserialize)]
+/// Answer to `secret.resolve`. `Debug` shows no value; the values are wiped when dropped.
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct ResolvedSecrets {
     /// One per wanted name, in order; `None`: no such secret.
-    pub values: Vec<Option<String>>,
+    pub values: Vec<Option<SecretText>>,
 }
 
 impl std::fmt::Debug for ResolvedSecrets {
@@ -57,7 +59,7 @@ pub struct PutSecret {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Its value, at most 64 KiB.
-    pub value: String,
+    pub value: SecretText,
 }
 
 impl std::fmt::Debug for PutSecret {

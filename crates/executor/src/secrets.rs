@@ -12,7 +12,6 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use std::time::Duration;
 use wire::{Client, ClientConfig};
-use zeroize::Zeroize;
 
 /// How long one try may take until its answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -40,7 +39,8 @@ struct Call<'c> {
 
 impl Secrets {
     pub(crate) fn new(control_plane: &ReporterSettings) -> Self {
-        let config = ClientConfig { tls: control_plane.tls.clone(), ..ClientConfig::default() };
+        let tls = control_plane.tls.clone();
+        let config = ClientConfig { tls, wipe_replies: true, ..ClientConfig::default() };
         let client = Client::new(control_plane.host.clone(), control_plane.port, config);
         Self { client, key: control_plane.key.clone() }
     }
@@ -56,10 +56,8 @@ impl Secrets {
             return Ok(());
         }
         let resolved = self.resolve(task.execution_id, references.names()).await;
-        let mut resolved = resolved.map_err(|error| StepError::of(error.code, error.message))?;
-        let substituted = references.substitute(task, &resolved);
-        resolved.values.iter_mut().flatten().for_each(Zeroize::zeroize);
-        substituted
+        let resolved = resolved.map_err(|error| StepError::of(error.code, error.message))?;
+        references.substitute(task, &resolved)
     }
 
     async fn resolve(

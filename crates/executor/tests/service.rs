@@ -76,7 +76,7 @@ impl ControlPlane {
         }
         let asked: ExecutorSecrets = request.data.read().unwrap();
         assert!(self.winners.lock().unwrap().contains_key(&asked.execution_id), "asked before the ack");
-        let values = asked.names.iter().map(|name| (name == "token").then(|| "s3cret".to_owned())).collect();
+        let values = asked.names.iter().map(|name| (name == "token").then(|| "s3cret".into())).collect();
         Reply::Value(Json::of(&ResolvedSecrets { values }).unwrap())
     }
 }

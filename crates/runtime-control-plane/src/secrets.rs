@@ -4,14 +4,13 @@ use crate::Settings;
 use contract::{
     ErrorCode, RpcError, pattern,
     report::{Dispatched, StepError},
-    secret::{References, ResolvedSecrets},
+    secret::{References, ResolvedSecrets, SecretText},
     task::Task,
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use std::{collections::HashMap, time::Duration};
 use wire::{CallError, Client, ClientConfig, SecretJson};
-use zeroize::Zeroize;
 
 /// How long the secret-manager may take.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -35,7 +34,8 @@ struct Call<'a> {
 impl Secrets {
     pub(crate) fn new(settings: &Settings) -> Self {
         let manager = &settings.secret_manager;
-        let config = ClientConfig { tls: settings.secret_manager_tls.clone(), ..ClientConfig::default() };
+        let tls = settings.secret_manager_tls.clone();
+        let config = ClientConfig { tls, wipe_replies: true, ..ClientConfig::default() };
         let client = Client::new(manager.host.clone(), manager.port, config);
         Self { client, token: settings.secret_manager_token.clone() }
     }
@@ -92,14 +92,14 @@ impl TaskSecrets {
     ///
     /// # Errors
     /// How the dispatch ends when a secret does not exist.
-    pub(crate) fn values(&self, task: &Task) -> Result<HashMap<&str, &str>, Dispatched> {
+    pub(crate) fn values(&self, task: &Task) -> Result<HashMap<&str, &SecretText>, Dispatched> {
         let values = self.references.values(&task.workspace_id, &self.resolved.0);
         values.map(|values| values.into_iter().collect()).map_err(Dispatched::Refused)
     }
 }
 
-/// Values of secrets, wiped when dropped.
-#[derive(Debug)]
+/// Values of secrets.
+#[derive(Debug, Default)]
 pub(crate) struct Resolved(ResolvedSecrets);
 
 impl Resolved {
@@ -108,19 +108,7 @@ impl Resolved {
     /// # Errors
     /// None in practice: texts always serialise.
     pub(crate) fn to_json(&self) -> Result<SecretJson, serde_json::Error> {
-        let bytes: usize = self.0.values.iter().flatten().map(|value| value.len() + 16).sum();
+        let bytes: usize = self.0.values.iter().flatten().map(|value| value.expose().len() + 16).sum();
         SecretJson::of(&self.0, bytes + 64)
-    }
-}
-
-impl Default for Resolved {
-    fn default() -> Self {
-        Self(ResolvedSecrets { values: Vec::new() })
-    }
-}
-
-impl Drop for Resolved {
-    fn drop(&mut self) {
-        self.0.values.iter_mut().flatten().for_each(Zeroize::zeroize);
     }
 }

@@ -5,12 +5,13 @@ use contract::{
     ErrorCode, Json, RpcError, pattern,
     secret::{
         DeleteSecret, ListSecrets, MAX_SECRET_BYTES, PutSecret, ResolveSecrets, ResolvedSecrets, SecretNames,
+        SecretText,
     },
 };
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use serde::{Serialize, de::DeserializeOwned};
 use storage::Storage;
-use wire::{Credentials, Handler, LogGate, Reply, Request, credential_in};
+use wire::{Credentials, Handler, LogGate, Reply, Request, SecretJson, credential_in};
 
 /// Names in one `secret.resolve`.
 const MAX_NAMES: usize = 256;
@@ -39,7 +40,9 @@ impl Handler for Door {
         }
         let data = &request.data;
         let answer = match asked {
-            pattern::SECRET_RESOLVE => self.resolve(data).await,
+            pattern::SECRET_RESOLVE => {
+                return self.resolve(data).await.map_or_else(Reply::Error, Reply::Secret);
+            }
             pattern::SECRET_PUT => self.put(data).await,
             pattern::SECRET_DELETE => self.delete(data).await,
             pattern::SECRET_LIST => self.list(data).await,
@@ -70,7 +73,7 @@ impl Door {
             .is_some_and(|presented| token.check(presented.expose_secret()).is_right())
     }
 
-    async fn resolve(&self, data: &Json) -> Result<Json, RpcError> {
+    async fn resolve(&self, data: &Json) -> Result<SecretJson, RpcError> {
         let ResolveSecrets { workspace_id, names } = read(data)?;
         if names.len() > MAX_NAMES {
             return Err(invalid(format!("{} names are asked for, the limit is {MAX_NAMES}", names.len())));
@@ -85,21 +88,20 @@ impl Door {
                 RpcError::new(ErrorCode::SecretUnreadable, message)
             })
         };
-        let values: Vec<Option<SecretString>> =
-            names.iter().zip(sealed).map(open).collect::<Result<_, _>>()?;
-        let plain = |value: SecretString| value.expose_secret().to_owned();
-        write(&ResolvedSecrets { values: values.into_iter().map(|value| value.map(plain)).collect() })
+        let values: Vec<Option<SecretText>> = names.iter().zip(sealed).map(open).collect::<Result<_, _>>()?;
+        let bytes: usize = values.iter().flatten().map(|value| value.expose().len() + 16).sum();
+        SecretJson::of(&ResolvedSecrets { values }, bytes + 64)
+            .map_err(|error| RpcError::new(ErrorCode::Internal, error.to_string()))
     }
 
     async fn put(&self, data: &Json) -> Result<Json, RpcError> {
         let PutSecret { workspace_id, name, kind, value } = read(data)?;
-        let value = SecretString::from(value);
         check_name("workspaceId", &workspace_id)?;
         check_name("name", &name)?;
         if let Some(kind) = &kind {
             check_name("kind", kind)?;
         }
-        let bytes = value.expose_secret().len();
+        let bytes = value.expose().len();
         if bytes > MAX_SECRET_BYTES {
             return Err(RpcError::new(
                 ErrorCode::PayloadTooLarge,

@@ -6,7 +6,7 @@ use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305, XNonce,
     aead::{Aead, Payload},
 };
-use secrecy::{ExposeSecret, SecretString};
+use contract::secret::SecretText;
 use zeroize::Zeroizing;
 
 const FORMAT: u8 = 1;
@@ -42,11 +42,11 @@ impl Keys {
 
     /// Seals a value for its place. `None` only for values beyond what the cipher can take, which
     /// the limit on values excludes.
-    pub(crate) fn seal(&self, workspace: &str, name: &str, value: &SecretString) -> Option<Vec<u8>> {
+    pub(crate) fn seal(&self, workspace: &str, name: &str, value: &SecretText) -> Option<Vec<u8>> {
         let mut nonce = [0; NONCE_BYTES];
         rand::fill(&mut nonce[..]);
         let head = head(&self.current.id);
-        let payload = Payload { msg: value.expose_secret().as_bytes(), aad: &place(&head, workspace, name) };
+        let payload = Payload { msg: value.expose().as_bytes(), aad: &place(&head, workspace, name) };
         let sealed = self.current.cipher.encrypt(&XNonce::from(nonce), payload).ok()?;
         Some([&head[..], &nonce, &sealed].concat())
     }
@@ -57,7 +57,7 @@ impl Keys {
         workspace: &str,
         name: &str,
         envelope: &[u8],
-    ) -> Result<SecretString, Unreadable> {
+    ) -> Result<SecretText, Unreadable> {
         let (head, rest) = envelope.split_at_checked(HEAD_BYTES).ok_or(Unreadable::Format)?;
         let (nonce, sealed) = rest.split_at_checked(NONCE_BYTES).ok_or(Unreadable::Format)?;
         let nonce = <[u8; NONCE_BYTES]>::try_from(nonce).map_err(|_| Unreadable::Format)?;
@@ -69,8 +69,10 @@ impl Keys {
         let key = keys.into_iter().find(|key| key.id == *id).ok_or(Unreadable::OtherKey)?;
         let payload = Payload { msg: sealed, aad: &place(head, workspace, name) };
         let value = key.cipher.decrypt(&XNonce::from(nonce), payload).map_err(|_| Unreadable::Forged)?;
-        let value = Zeroizing::new(value);
-        std::str::from_utf8(&value).map(SecretString::from).map_err(|_| Unreadable::Forged)
+        String::from_utf8(value).map(SecretText::from).map_err(|error| {
+            drop(Zeroizing::new(error.into_bytes()));
+            Unreadable::Forged
+        })
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
     fn a_sealed_value_opens_in_its_place_only() {
         let keys = Keys::new(&MasterKey::generate(), None);
         let envelope = sealed(&keys);
-        assert_eq!(keys.open("w", "name", &envelope).unwrap().expose_secret(), "значение");
+        assert_eq!(keys.open("w", "name", &envelope).unwrap().expose(), "значение");
         for (workspace, name) in [("v", "name"), ("w", "other"), ("wn", "ame"), ("", "wname")] {
             assert_eq!(keys.open(workspace, name, &envelope).unwrap_err(), Unreadable::Forged);
         }

@@ -35,6 +35,7 @@ impl Service {
         let config = ServerConfig {
             allow: settings.allow,
             tls: settings.tls,
+            wipe_requests: true,
             ..ServerConfig::new("secret-manager", settings.address)
         };
         Ok(Self { server: Server::bind(config, Arc::new(door))? })

@@ -61,7 +61,8 @@ impl Running {
     async fn resolve(&self, workspace: &str, names: &[&str]) -> Result<Vec<Option<String>>, CallError> {
         let resolved: ResolvedSecrets =
             self.call("secret.resolve", json!({"workspaceId": workspace, "names": names})).await?;
-        Ok(resolved.values)
+        let plain = resolved.values.into_iter().map(|value| value.map(|value| value.expose().to_owned()));
+        Ok(plain.collect())
     }
 
     async fn stop(self) {

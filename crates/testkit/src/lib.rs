@@ -10,6 +10,7 @@
 mod clock;
 mod database;
 mod error;
+pub mod memory;
 mod output;
 mod port;
 mod postgres;

@@ -1,6 +1,6 @@
 //! JSON with secrets in it, on its way out: the buffers that hold it here are wiped once it was
-//! written or given up. What the kernel and TLS copy is out of reach, and so is what comes in: who
-//! receives secrets wipes them where they are kept.
+//! written or given up. What the kernel and TLS copy is out of reach. What comes in is wiped where
+//! [`crate::ClientConfig::wipe_replies`] or [`crate::ServerConfig::wipe_requests`] says so.
 
 use contract::Json;
 use serde::Serialize;

@@ -7,11 +7,13 @@ const LIMIT: usize = 4096;
 /// However the stream is cut, the same frames come out; memory never exceeds what came; every frame
 /// that came out can be written and read again.
 pub(super) fn run(input: &[u8]) -> String {
-    let (frames, end) = decode([input]);
+    let (frames, end) = decode(Decoder::new(LIMIT), [input]);
     // The first byte decides where the stream is cut.
     let step = usize::from(*input.first().unwrap_or(&0)) % 7 + 1;
-    let (pieces, end_of_pieces) = decode(input.chunks(step));
+    let (pieces, end_of_pieces) = decode(Decoder::new(LIMIT), input.chunks(step));
     assert_eq!(frames, pieces, "cut into pieces of {step} bytes the stream has other frames");
+    let wiping = decode(Decoder::new(LIMIT).wiping(true), input.chunks(step));
+    assert!(wiping == (pieces, end_of_pieces.clone()), "a decoder that wipes finds something else");
     match (&end, &end_of_pieces) {
         // How much was seen when a limit was exceeded depends on the cut.
         (Some(end), Some(other)) => {
@@ -25,7 +27,7 @@ pub(super) fn run(input: &[u8]) -> String {
         let header = format!("{}#", utf16_units(frame));
         assert!(again.starts_with(header.as_bytes()), "the length is not counted in UTF-16 units");
         assert_eq!(
-            decode([&again[..]]),
+            decode(Decoder::new(LIMIT), [&again[..]]),
             (vec![frame.clone()], None),
             "a frame is not read as it was written"
         );
@@ -34,8 +36,10 @@ pub(super) fn run(input: &[u8]) -> String {
     format!("{frames}, {}", end.map_or("open", |end| kind(&end)))
 }
 
-fn decode<'p>(pieces: impl IntoIterator<Item = &'p [u8]>) -> (Vec<String>, Option<CodecError>) {
-    let mut decoder = Decoder::new(LIMIT);
+fn decode<'p>(
+    mut decoder: Decoder,
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+) -> (Vec<String>, Option<CodecError>) {
     let mut frames = Vec::new();
     let mut came = 0;
     for piece in pieces {

@@ -12,11 +12,16 @@ const END_BYTES: usize = 512;
 
 /// What is read as a packet is JSON; an id that is found in its end alone is its own; parts of it are JSON again; a canonical pattern stays what it is.
 pub(super) fn run(input: &[u8]) -> String {
-    let reply = parse_reply(input);
-    let packet = match parse_packet(input) {
+    let reply = parse_reply(input, false);
+    let secret = parse_packet(input, true);
+    let packet = match parse_packet(input, false) {
         Ok(packet) => packet,
-        Err(error) => return format!("no packet: {error}; reply: {}", reply.is_ok()),
+        Err(error) => {
+            assert!(secret.is_err(), "what is no packet is one with secrets in it");
+            return format!("no packet: {error}; reply: {}", reply.is_ok());
+        }
     };
+    assert!(secret.is_ok_and(|secret| secret.data == packet.data), "secrets make another packet");
     // A lone surrogate is accepted here and by Node, and by nobody else: depth and surrogates are not
     // judged by the envelope.
     assert!(std::str::from_utf8(input).is_ok(), "a packet that is no text was read");

@@ -75,7 +75,8 @@ pub(crate) async fn put(
             format!("the secret has {size} bytes, the limit is {MAX_SECRET_BYTES}"),
         ));
     }
-    let request = PutSecret { workspace_id: caller.workspace_id, name, kind: new.kind, value: new.value };
+    let value = new.value.into();
+    let request = PutSecret { workspace_id: caller.workspace_id, name, kind: new.kind, value };
     let _: Json = app.secrets.call(pattern::SECRET_PUT, &request).await?;
     tracing::info!(
         event = "secret_put",

@@ -1,8 +1,8 @@
 //! From the `ref` inputs of a task to the secrets that they name, and back: the same for a control
 //! plane that dispatches to a plugin and for an executor.
 
-use super::{ResolvedSecrets, referenced};
-use crate::{ErrorCode, Json, report::StepError, task::Task};
+use super::{ResolvedSecrets, SecretText, referenced};
+use crate::{ErrorCode, report::StepError, task::Task};
 
 /// The secrets that a task refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,14 +42,14 @@ impl References {
         &self.names
     }
 
-    /// Puts the values in the place of the references. The task must not be logged any more.
+    /// Puts the values in the place of the references, each in a text that is wiped with the task. The
+    /// task must not be logged any more.
     ///
     /// # Errors
     /// `secret_missing` with the first secret that does not exist.
     pub fn substitute(&self, task: &mut Task, resolved: &ResolvedSecrets) -> Result<(), StepError> {
         for (input, value) in self.values(&task.workspace_id, resolved)? {
-            // A string always serialises.
-            task.inputs.insert(input.to_owned(), Json::of(value).unwrap_or_default());
+            task.inputs.insert(input.to_owned(), value.to_json());
         }
         Ok(())
     }
@@ -62,9 +62,9 @@ impl References {
         &'v self,
         workspace_id: &str,
         resolved: &'v ResolvedSecrets,
-    ) -> Result<Vec<(&'v str, &'v str)>, StepError> {
+    ) -> Result<Vec<(&'v str, &'v SecretText)>, StepError> {
         let value = |(input, place): &'v (String, usize)| match resolved.values.get(*place) {
-            Some(Some(value)) => Ok((input.as_str(), value.as_str())),
+            Some(Some(value)) => Ok((input.as_str(), value)),
             _ => {
                 let name = self.names.get(*place).map_or("", String::as_str);
                 let text = format!(
@@ -81,7 +81,7 @@ impl References {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ExecutionId, NodePath, ProcessId, RunId};
+    use crate::{ExecutionId, Json, NodePath, ProcessId, RunId};
     use serde_json::{Value, json};
 
     fn task(inputs: &Value, secrets: &[&str]) -> Task {
@@ -110,7 +110,7 @@ mod tests {
         let mut task = task(&inputs, &["a", "b", "c", "d", "absent"]);
         let references = References::of(&task).unwrap();
         assert_eq!(references.names(), ["x", "y"]);
-        let values = vec![Some("one".to_owned()), Some("two \"q\"".to_owned())];
+        let values = vec![Some("one".into()), Some("two \"q\"".into())];
         references.substitute(&mut task, &ResolvedSecrets { values }).unwrap();
         assert_eq!(
             Json::of(&task.inputs).unwrap().value().unwrap(),

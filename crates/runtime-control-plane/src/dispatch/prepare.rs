@@ -6,6 +6,7 @@ use contract::{
     manifest::Endpoint,
     policy::{self, Decision},
     report::{Dispatched, StepError},
+    secret::SecretText,
     task::Task,
 };
 use indexmap::IndexMap;
@@ -40,7 +41,7 @@ impl<'b> From<&'b Body> for Payload<'b> {
 /// Inputs with secrets in the place of the references, on their way into the body.
 struct Inputs<'i> {
     given: &'i IndexMap<String, Json>,
-    secrets: HashMap<&'i str, &'i str>,
+    secrets: HashMap<&'i str, &'i SecretText>,
 }
 
 impl Serialize for Inputs<'_> {
@@ -60,7 +61,7 @@ impl Inputs<'_> {
     /// About how much text they make, generously.
     fn bytes(&self) -> usize {
         let given = self.given.iter().map(|(name, value)| name.len() + value.text().len() + 8);
-        given.sum::<usize>() + self.secrets.values().map(|secret| secret.len() * 2).sum::<usize>()
+        given.sum::<usize>() + self.secrets.values().map(|secret| secret.expose().len() * 2).sum::<usize>()
     }
 }
 

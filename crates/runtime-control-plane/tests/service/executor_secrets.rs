@@ -13,7 +13,10 @@ use storage::runs::{Append, Appended, NewEvent};
 
 async fn call(world: &World, body: Value) -> Result<Vec<Option<String>>, RpcError> {
     let answer = world.tcp().call::<_, ResolvedSecrets>("executor.secrets", &body, PATIENCE).await;
-    answer.map(|resolved| resolved.values).map_err(|error| error.to_rpc(ErrorCode::Unavailable, "it"))
+    let plain = |resolved: ResolvedSecrets| {
+        resolved.values.iter().map(|value| value.as_ref().map(|value| value.expose().to_owned())).collect()
+    };
+    answer.map(plain).map_err(|error| error.to_rpc(ErrorCode::Unavailable, "it"))
 }
 
 async fn ask(

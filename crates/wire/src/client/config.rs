@@ -22,6 +22,9 @@ pub struct ClientConfig {
     /// Speak TLS; `None` is plain TCP. A server that wants a client certificate and does not get it
     /// closes after the handshake: the calls fail as [`super::CallError::Closed`].
     pub tls: Option<TlsClient>,
+    /// Replies have secrets in them: what comes in is wiped, and so is each reply with its last holder.
+    /// What the kernel and TLS keep is out of reach.
+    pub wipe_replies: bool,
 }
 
 impl Default for ClientConfig {
@@ -34,6 +37,7 @@ impl Default for ClientConfig {
             backoff_base: Duration::from_millis(50),
             backoff_max: Duration::from_secs(2),
             tls: None,
+            wipe_replies: false,
         }
     }
 }

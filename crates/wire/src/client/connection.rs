@@ -1,6 +1,6 @@
 //! One connection of a client: the calls in flight on it, and the task that reads their replies.
 
-use super::CallError;
+use super::{CallError, ClientConfig};
 use crate::{
     codec::{CodecError, Decoder},
     halves::{Halves, ReadHalf},
@@ -42,11 +42,13 @@ pub(super) struct Connection {
     pending: Mutex<Option<HashMap<u64, Pending>>>,
     next_id: AtomicU64,
     address: String,
+    /// Do replies have secrets in them?
+    wipes: bool,
 }
 
 impl Connection {
     /// Takes a connected socket and starts its reader and writer.
-    pub(super) fn open(socket: Halves, address: &str, max_frame_bytes: usize) -> Arc<Self> {
+    pub(super) fn open(socket: Halves, address: &str, config: &ClientConfig) -> Arc<Self> {
         let outbox = Outbox::new(QUEUE_BYTES, None);
         tokio::spawn(Arc::clone(&outbox).write_to(socket.write));
         let connection = Arc::new(Self {
@@ -54,8 +56,10 @@ impl Connection {
             pending: Mutex::new(Some(HashMap::new())),
             next_id: AtomicU64::new(1),
             address: address.to_owned(),
+            wipes: config.wipe_replies,
         });
-        tokio::spawn(Arc::clone(&connection).read(socket.read, Decoder::new(max_frame_bytes)));
+        let decoder = Decoder::new(config.max_frame_bytes).wiping(config.wipe_replies);
+        tokio::spawn(Arc::clone(&connection).read(socket.read, decoder));
         connection
     }
 
@@ -107,13 +111,11 @@ impl Connection {
 
     async fn read_to_end(&self, socket: &mut ReadHalf, decoder: &mut Decoder) -> Result<(), CodecError> {
         loop {
-            let buffer = decoder.buffer_mut();
-            buffer.reserve(READ_BYTES);
-            match socket.try_read_buf(buffer) {
+            match socket.try_read_buf(decoder.room(READ_BYTES)) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
                     while let Some(frame) = decoder.next_frame()? {
-                        self.take(packet::parse_reply(&frame)?);
+                        self.take(packet::parse_reply(&frame, self.wipes)?);
                     }
                     // A server that never pauses must neither keep a thread of the runtime to itself
                     // nor hide that the connection has ended.

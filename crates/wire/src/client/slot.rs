@@ -141,7 +141,7 @@ impl Target {
                 format!("no connection within {} ms", self.config.connect_timeout.as_millis()),
             )
         })??;
-        Ok(Connection::open(socket, &self.address, self.config.max_frame_bytes))
+        Ok(Connection::open(socket, &self.address, &self.config))
     }
 
     async fn open(&self) -> io::Result<Halves> {

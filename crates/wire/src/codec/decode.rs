@@ -3,6 +3,7 @@
 use super::{
     CodecError, Refused, header,
     units::{Progress, Scan},
+    wiped,
 };
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -17,21 +18,43 @@ pub struct Decoder {
     frames: u64,
     /// The frame that was too large.
     refused: Option<Refused>,
+    /// Does it wipe what it has received?
+    wipes: bool,
 }
 
 impl Decoder {
     /// A decoder that refuses frames of more than `max_frame_bytes`.
     pub fn new(max_frame_bytes: usize) -> Self {
-        Self { buffer: BytesMut::new(), body: None, limit: max_frame_bytes, frames: 0, refused: None }
+        Self {
+            buffer: BytesMut::new(),
+            body: None,
+            limit: max_frame_bytes,
+            frames: 0,
+            refused: None,
+            wipes: false,
+        }
+    }
+
+    /// For frames with secrets in them: what was received is wiped, and so is each frame once its
+    /// last holder has dropped it. Costs a copy of each frame.
+    #[must_use]
+    pub fn wiping(mut self, wipes: bool) -> Self {
+        self.wipes = wipes;
+        self
     }
 
     /// Takes received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+        self.room(bytes.len()).extend_from_slice(bytes);
     }
 
-    /// The buffer, to read from a socket into it without a copy. Only append.
-    pub fn buffer_mut(&mut self) -> &mut BytesMut {
+    /// The buffer with room for `bytes` more, to read from a socket into it without a copy. Only append,
+    /// and no more than that.
+    pub fn room(&mut self, bytes: usize) -> &mut BytesMut {
+        match self.wipes {
+            false => self.buffer.reserve(bytes),
+            true => wiped::reserve(&mut self.buffer, bytes),
+        }
         &mut self.buffer
     }
 
@@ -46,7 +69,7 @@ impl Decoder {
         if let Err(error) = &result {
             let body = self.body.take().filter(|_| matches!(error, CodecError::TooLarge { .. }));
             self.refused = body.map(|scan| Refused::new(&self.buffer, scan));
-            self.buffer = BytesMut::new();
+            self.clear();
         }
         result
     }
@@ -80,8 +103,14 @@ impl Decoder {
                 let (bytes, invalid) = (scan.bytes, scan.invalid);
                 self.body = None;
                 self.frames += 1;
-                let frame = self.buffer.split_to(bytes).freeze();
-                Ok(Some(if invalid { String::from_utf8_lossy(&frame).into_owned().into() } else { frame }))
+                Ok(Some(match (self.wipes, invalid) {
+                    (false, false) => self.buffer.split_to(bytes).freeze(),
+                    (false, true) => {
+                        String::from_utf8_lossy(&self.buffer.split_to(bytes)).into_owned().into()
+                    }
+                    (true, false) => wiped::take(&mut self.buffer, bytes),
+                    (true, true) => wiped::lossy(&wiped::take(&mut self.buffer, bytes)),
+                }))
             }
         }
     }
@@ -106,5 +135,18 @@ impl Decoder {
         if self.buffer.is_empty() {
             self.buffer = BytesMut::new();
         }
+    }
+
+    fn clear(&mut self) {
+        match self.wipes {
+            false => self.buffer = BytesMut::new(),
+            true => wiped::clear(&mut self.buffer),
+        }
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        self.clear();
     }
 }

@@ -6,6 +6,7 @@ mod encode;
 mod header;
 mod refused;
 mod units;
+mod wiped;
 
 pub use decode::Decoder;
 pub use encode::encode;

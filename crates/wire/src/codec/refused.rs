@@ -3,6 +3,7 @@
 
 use super::units::{Progress, Scan};
 use bytes::BytesMut;
+use zeroize::Zeroize;
 
 /// What is kept of the beginning, bytes: its reader may want to know whose it was.
 pub const BEGINNING_BYTES: usize = 16 * 1024;
@@ -85,6 +86,15 @@ impl Refused {
     /// The last part of its text, when it has come to its end.
     pub(crate) fn end(&self) -> Option<&[u8]> {
         (self.state == State::Ended).then_some(&self.end)
+    }
+}
+
+/// It may have had secrets in it.
+impl Drop for Refused {
+    fn drop(&mut self) {
+        self.beginning.as_mut().zeroize();
+        self.end.zeroize();
+        self.cut.zeroize();
     }
 }
 

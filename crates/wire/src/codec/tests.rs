@@ -4,12 +4,21 @@ use proptest::prelude::*;
 
 const LIMIT: usize = 1 << 20;
 
-/// All frames of `segments`, and the error that ends them.
+/// All frames of `segments`, and the error that ends them: the same from a decoder that wipes.
 fn decode<'a>(
     limit: usize,
-    segments: impl IntoIterator<Item = &'a [u8]>,
+    segments: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
 ) -> (Vec<String>, Option<CodecError>) {
-    let mut decoder = Decoder::new(limit);
+    let segments = segments.into_iter();
+    let decoded = decode_with(Decoder::new(limit), segments.clone());
+    assert_eq!(decode_with(Decoder::new(limit).wiping(true), segments), decoded);
+    decoded
+}
+
+fn decode_with<'a>(
+    mut decoder: Decoder,
+    segments: impl Iterator<Item = &'a [u8]>,
+) -> (Vec<String>, Option<CodecError>) {
     let mut frames = Vec::new();
     for segment in segments {
         decoder.push(segment);
@@ -101,7 +110,7 @@ fn announced_length_allocates_nothing() {
     let mut decoder = Decoder::new(usize::MAX);
     decoder.push(b"9999999999#{");
     assert_eq!(decoder.next_frame(), Ok(None));
-    assert!(decoder.buffer_mut().capacity() < 1024);
+    assert!(decoder.room(0).capacity() < 1024);
 }
 
 /// Texts with characters of all lengths.

@@ -1,6 +1,7 @@
 //! One pass over the top level of a JSON object.
 
 use crate::codec::CodecError;
+use contract::Json;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
@@ -76,7 +77,15 @@ impl<'de> Visitor<'de> for KeyBytes {
     }
 }
 
+/// A member's value; one with secrets in it is wiped with its last holder.
+pub(crate) fn value<'de, A: MapAccess<'de>>(map: &mut A, is_secret: bool) -> Result<Json, A::Error> {
+    match is_secret {
+        false => map.next_value(),
+        true => map.next_value().map(Json::secret),
+    }
+}
+
 /// A string, or nothing when the value is of another type or is no valid Unicode.
-pub(crate) fn text_of(json: &contract::Json) -> Option<String> {
+pub(crate) fn text_of(json: &Json) -> Option<String> {
     json.text().starts_with('"').then(|| json.read().ok()).flatten()
 }

@@ -107,13 +107,17 @@ struct ReplyFields {
     response: Option<Json>,
     err: Option<Json>,
     disposed: Option<Json>,
+    is_secret: bool,
 }
 
 impl<'de> Fields<'de> for ReplyFields {
     fn take<A: MapAccess<'de>>(&mut self, key: &[u8], map: &mut A) -> Result<bool, A::Error> {
         let field = match key {
             b"id" => &mut self.id,
-            b"response" => &mut self.response,
+            b"response" => {
+                self.response = Some(fields::value(map, self.is_secret)?);
+                return Ok(true);
+            }
             b"err" => &mut self.err,
             b"isDisposed" => &mut self.disposed,
             _ => return Ok(false),
@@ -123,13 +127,14 @@ impl<'de> Fields<'de> for ReplyFields {
     }
 }
 
-/// Reads a frame's text as a reply. Unknown keys are ignored.
+/// Reads a frame's text as a reply. Unknown keys are ignored. A secret reply's value is wiped with its
+/// last holder.
 ///
 /// # Errors
 /// [`CodecError::NotJson`] when the text is not one JSON value.
-pub fn parse_reply(text: &[u8]) -> Result<ReplyPacket, CodecError> {
+pub fn parse_reply(text: &[u8], is_secret: bool) -> Result<ReplyPacket, CodecError> {
     let text = simdutf8::basic::from_utf8(text).map_err(|_| CodecError::NotJson)?;
-    let mut found = ReplyFields::default();
+    let mut found = ReplyFields { is_secret, ..ReplyFields::default() };
     fields::read(text, &mut found)?;
     let answer = match found.err.filter(is_truthy) {
         Some(err) if fields::text_of(&err).as_deref() == Some(NO_HANDLER) => Answer::NoHandler,

@@ -27,13 +27,17 @@ struct PacketFields {
     pattern: Option<Json>,
     data: Option<Json>,
     id: Option<Json>,
+    is_secret: bool,
 }
 
 impl<'de> Fields<'de> for PacketFields {
     fn take<A: MapAccess<'de>>(&mut self, key: &[u8], map: &mut A) -> Result<bool, A::Error> {
         let field = match key {
             b"pattern" => &mut self.pattern,
-            b"data" => &mut self.data,
+            b"data" => {
+                self.data = Some(fields::value(map, self.is_secret)?);
+                return Ok(true);
+            }
             b"id" => &mut self.id,
             _ => return Ok(false),
         };
@@ -42,13 +46,14 @@ impl<'de> Fields<'de> for PacketFields {
     }
 }
 
-/// Reads a frame's text as a packet. JSON that is no object is an event without a pattern.
+/// Reads a frame's text as a packet. JSON that is no object is an event without a pattern. A secret
+/// packet's data is wiped with its last holder.
 ///
 /// # Errors
 /// [`CodecError::NotJson`] when the text is not one JSON value.
-pub fn parse_packet(text: &[u8]) -> Result<Packet, CodecError> {
+pub fn parse_packet(text: &[u8], is_secret: bool) -> Result<Packet, CodecError> {
     let text = simdutf8::basic::from_utf8(text).map_err(|_| CodecError::NotJson)?;
-    let mut found = PacketFields::default();
+    let mut found = PacketFields { is_secret, ..PacketFields::default() };
     fields::read(text, &mut found)?;
     Ok(Packet {
         pattern: found.pattern.as_ref().and_then(canonical_pattern),

@@ -39,26 +39,28 @@ fn patterns_that_name_no_handler() {
 #[test]
 fn request_has_an_id_of_any_type_and_an_event_has_none() {
     for id in ["null", "42", "\"\"", "false", r#"{"a":1}"#] {
-        let packet = parse_packet(format!(r#"{{"pattern":"p","data":1,"id":{id}}}"#).as_bytes()).unwrap();
+        let packet =
+            parse_packet(format!(r#"{{"pattern":"p","data":1,"id":{id}}}"#).as_bytes(), false).unwrap();
         assert_eq!(packet.id.unwrap().text(), id);
     }
-    assert!(parse_packet(br#"{"pattern":"p","data":1}"#).unwrap().id.is_none());
+    assert!(parse_packet(br#"{"pattern":"p","data":1}"#, false).unwrap().id.is_none());
 }
 
 #[test]
 fn order_extra_and_duplicate_keys_do_not_matter() {
-    let packet = parse_packet(br#"{"id":1,"x":[{}],"data":1,"pattern":"p","data":2,"\ud800":3}"#).unwrap();
+    let packet =
+        parse_packet(br#"{"id":1,"x":[{}],"data":1,"pattern":"p","data":2,"\ud800":3}"#, false).unwrap();
     assert_eq!((packet.pattern.as_deref(), packet.data.text()), (Some("p"), "2"));
 }
 
 #[test]
 fn json_that_is_no_object_is_an_event_without_pattern() {
     for text in ["null", "5", "\"x\"", "[]", " 0 "] {
-        let packet = parse_packet(text.as_bytes()).unwrap();
+        let packet = parse_packet(text.as_bytes(), false).unwrap();
         assert!(packet.id.is_none() && packet.pattern.is_none(), "{text}");
     }
     for text in ["", "abc", "{", "{} {}", "\"x"] {
-        assert!(parse_packet(text.as_bytes()).is_err(), "{text}");
+        assert!(parse_packet(text.as_bytes(), false).is_err(), "{text}");
     }
 }
 
@@ -67,7 +69,7 @@ fn payload_passes_unchanged_whatever_node_accepts() {
     let deep = format!("{}{}", "[".repeat(3000), "]".repeat(3000));
     for data in [r#""\ud800""#, "1e400", "9007199254740993", "1.0", "-0", r#"{"a":1,"a":2}"#, &deep] {
         let text = format!(r#"{{"pattern":"p","data":{data},"id":"1"}}"#);
-        assert_eq!(parse_packet(text.as_bytes()).unwrap().data.text(), data);
+        assert_eq!(parse_packet(text.as_bytes(), false).unwrap().data.text(), data);
     }
 }
 
@@ -83,7 +85,7 @@ fn reply_with_value_is_final_only_when_disposed() {
         (r#"{"err":null,"response":1,"isDisposed":true,"id":"1"}"#, Some("1"), true),
         (r#"{"err":"","isDisposed":true,"id":"1","traceId":"x"}"#, None, true),
     ] {
-        match parse_reply(text.as_bytes()).unwrap().answer {
+        match parse_reply(text.as_bytes(), false).unwrap().answer {
             Answer::Value { response, last } => {
                 assert_eq!((response.as_ref().map(Json::text), last), (value, ends), "{text}");
             }
@@ -101,7 +103,7 @@ fn foreign_errors_are_understood() {
         (r#"{}"#, None, "the other side gave no reason"),
     ] {
         let text = format!(r#"{{"err":{err},"isDisposed":true,"id":"1"}}"#);
-        match parse_reply(text.as_bytes()).unwrap().answer {
+        match parse_reply(text.as_bytes(), false).unwrap().answer {
             Answer::Error(error) => {
                 assert_eq!((error.code.as_deref(), error.message.as_str()), (code, message));
                 assert_eq!((error.raw.text(), error.retryable), (err, false));
@@ -125,5 +127,5 @@ fn our_error_comes_back_as_it_was() {
 fn missing_handler_is_recognised() {
     let frame = write_no_handler(&json("\"1\""));
     let text = frame.splitn(2, |byte| *byte == b'#').nth(1).unwrap();
-    assert!(matches!(parse_reply(text).unwrap().answer, Answer::NoHandler));
+    assert!(matches!(parse_reply(text, false).unwrap().answer, Answer::NoHandler));
 }

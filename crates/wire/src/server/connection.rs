@@ -96,7 +96,7 @@ pub(super) async fn serve<H: Handler>(context: Arc<Context<H>>, arrival: Arrival
     let writer = tokio::spawn(Arc::clone(&outbox).write_to(socket.write));
     let mut connection = Connection {
         socket: socket.read,
-        decoder: Decoder::new(context.limits.max_frame_bytes),
+        decoder: Decoder::new(context.limits.max_frame_bytes).wiping(context.wipe_requests),
         account,
         buffered,
         in_flight: Arc::new(Semaphore::new(context.limits.max_in_flight.max(1) as usize)),
@@ -146,7 +146,7 @@ impl<H: Handler> Connection<H> {
 
     /// Starts the work on one packet; waits while too many are in work.
     async fn dispatch(&mut self, frame: Bytes) -> Result<(), End> {
-        let packet = packet::parse_packet(&frame)?;
+        let packet = packet::parse_packet(&frame, self.replies.context.wipe_requests)?;
         let held = self.account.hold(packet.data.text().len())?;
         drop(frame);
         let slot = tokio::select! {
@@ -169,9 +169,7 @@ impl<H: Handler> Connection<H> {
             if self.decoder.has_started() {
                 self.buffered.resize(self.decoder.buffered() + self.next_read)?;
             }
-            let buffer = self.decoder.buffer_mut();
-            buffer.reserve(self.next_read);
-            match self.socket.try_read_buf(buffer) {
+            match self.socket.try_read_buf(self.decoder.room(self.next_read)) {
                 Ok(0) => return Err(End::PeerClosed),
                 Ok(count) => {
                     if count >= self.next_read {

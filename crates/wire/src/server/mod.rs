@@ -135,6 +135,9 @@ pub struct ServerConfig {
     pub tls: Option<TlsServer>,
     /// Bounds.
     pub limits: Limits,
+    /// Requests have secrets in them: what comes in is wiped, and so is each request's data with its
+    /// last holder. What the kernel and TLS keep is out of reach.
+    pub wipe_requests: bool,
 }
 
 impl ServerConfig {
@@ -147,6 +150,7 @@ impl ServerConfig {
             proxy_protocol: TrustProxy::Nobody,
             tls: None,
             limits: Limits::default(),
+            wipe_requests: false,
         }
     }
 }
@@ -168,6 +172,7 @@ struct Context<H> {
     proxy_protocol: TrustProxy,
     tls: Option<TlsServer>,
     limits: Limits,
+    wipe_requests: bool,
     stats: Arc<Stats>,
     budget: Arc<Budget>,
     /// Connections and handlers under way.
@@ -180,7 +185,7 @@ impl<H: Handler> Server<H> {
     /// # Errors
     /// [`Error::Bind`] when the address cannot be listened on.
     pub fn bind(config: ServerConfig, handler: Arc<H>) -> Result<Self, Error> {
-        let ServerConfig { name, address, allow, proxy_protocol, tls, limits } = config;
+        let ServerConfig { name, address, allow, proxy_protocol, tls, limits, wipe_requests } = config;
         let refused = |source| Error::Bind { address, source };
         let listener = socket::listen(address).map_err(refused)?;
         let local_addr = listener.local_addr().map_err(refused)?;
@@ -201,6 +206,7 @@ impl<H: Handler> Server<H> {
             proxy_protocol,
             tls,
             limits,
+            wipe_requests,
             stats,
             budget,
             tasks: TaskTracker::new(),

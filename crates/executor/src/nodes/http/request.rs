@@ -2,7 +2,8 @@
 
 use super::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS, body::body, invalid, statuses::Statuses};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use contract::Json;
+use bytes::Bytes;
+use contract::{Json, secret::SecretText};
 use indexmap::IndexMap;
 use plugin_sdk::{Failure, Values};
 use reqwest::{
@@ -11,6 +12,7 @@ use reqwest::{
 };
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// Inputs `header.NAME` and `query.NAME`: one header or query parameter each, so that it can be a
 /// `ref` or a port of its own.
@@ -91,7 +93,7 @@ fn set_headers(headers: &mut HeaderMap, given: &IndexMap<String, Json>) -> Resul
             .parse()
             .map_err(|_| invalid(format!("input `headers`: {name:?} is no header name")))?;
         headers.remove(&header);
-        for value in texts(value) {
+        for value in texts(value).into_iter().map(Zeroizing::new) {
             headers.append(&header, header_value(name, &value)?);
         }
     }
@@ -100,14 +102,16 @@ fn set_headers(headers: &mut HeaderMap, given: &IndexMap<String, Json>) -> Resul
 
 /// `Authorization` from `bearerToken`, or from `username` and `password`.
 fn authorize(inputs: &mut Values, headers: &mut HeaderMap) -> Result<(), Failure> {
-    let token: Option<String> = take(inputs, "bearerToken", "a text")?;
-    let username: Option<String> = take(inputs, "username", "a text")?;
-    let password: Option<String> = take(inputs, "password", "a text")?;
+    let token: Option<SecretText> = take(inputs, "bearerToken", "a text")?;
+    let username: Option<SecretText> = take(inputs, "username", "a text")?;
+    let password: Option<SecretText> = take(inputs, "password", "a text")?;
     let value = match (token, username, password) {
         (None, None, None) => return Ok(()),
-        (Some(token), None, None) => format!("Bearer {}", token.trim()),
+        (Some(token), None, None) => joined(&["Bearer ", token.expose().trim()]),
         (None, Some(username), password) => {
-            format!("Basic {}", STANDARD.encode(format!("{username}:{}", password.unwrap_or_default())))
+            let password = password.as_ref().map_or("", SecretText::expose);
+            let pair = joined(&[username.expose(), ":", password]);
+            joined(&["Basic ", &Zeroizing::new(STANDARD.encode(pair.as_bytes()))])
         }
         (None, None, Some(_)) => return Err(invalid("input `password` needs `username`")),
         (Some(_), ..) => return Err(invalid("give `bearerToken` or `username` and `password`, not both")),
@@ -116,8 +120,17 @@ fn authorize(inputs: &mut Values, headers: &mut HeaderMap) -> Result<(), Failure
     Ok(())
 }
 
+/// The parts in one text, in a buffer that does not grow.
+fn joined(parts: &[&str]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(parts.iter().map(|part| part.len()).sum()));
+    parts.iter().for_each(|part| text.push_str(part));
+    text
+}
+
+/// A header's value, wiped with the request; what is sent of it the HTTP client keeps as it likes.
 fn header_value(name: &str, value: &str) -> Result<HeaderValue, Failure> {
-    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| {
+    let bytes = Bytes::from_owner(Zeroizing::new(value.trim().as_bytes().to_vec()));
+    let mut value = HeaderValue::from_maybe_shared(bytes).map_err(|_| {
         invalid(format!("the value of the header {name:?} has characters that no header may have"))
     })?;
     // Kept out of debug output: it may be a secret.
