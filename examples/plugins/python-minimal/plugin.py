@@ -112,7 +112,10 @@ class Step(threading.Thread):
         self.gone, self.ended = threading.Event(), threading.Event()
 
     def report(self, kind, fields=None, once=False):
-        about = {name: self.task[name] for name in ("executionId", "runId", "nodeId", "nodeType") if name in self.task}
+        names = ("executionId", "runId", "nodeId", "nodeType")
+        if kind in ("ack", "result"):
+            names += ("traceparent", "tracestate")
+        about = {name: self.task[name] for name in names if name in self.task}
         return call(CONTROL_PLANE, f"plugin.executor.step_{kind}", {"key": KEY, **about, **(fields or {})}, once)
 
     def run(self):

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { call, COMMITTED, HANG_UP, Peer, pluginEnv, task } from './peers';
+import { call, COMMITTED, HANG_UP, Peer, pluginEnv, task, TRACE, traceIn } from './peers';
 import { record } from './recorder';
 
 const path = join(process.cwd(), '../../docs/plugin-protocol.md');
@@ -52,9 +52,10 @@ describe('the Python plugin that was made from it', { skip: hasPython ? false : 
     await assert.rejects(call(port, 'executor_batch_pull', { token: 'wrong' }), { code: 'unauthorized' });
     const { items } = await call(port, 'executor_batch_pull', { token: 'ingress', nodeTypes: [] });
     assert.equal(items[0].nodeType, node);
-    await call(port, 'executor.task', task(node, { text: 'Ада и 😀' }));
-    await cp.hears('step_ack');
-    assert.deepEqual((await cp.hears('step_result', 2)).data.outputs, { words: 3 });
+    await call(port, 'executor.task', task(node, { text: 'Ада и 😀' }, TRACE));
+    assert.deepEqual(traceIn(await cp.hears('step_ack')), [TRACE.traceparent, TRACE.tracestate]);
+    const told = await cp.hears('step_result', 2);
+    assert.deepEqual([told.data.outputs, ...traceIn(told)], [{ words: 3 }, TRACE.traceparent, TRACE.tracestate]);
     await call(port, 'executor.task', task(node, {}));
     const { error } = (await cp.hears('step_result', 3)).data;
     assert.deepEqual([error.code, error.retryable], ['invalid_node_input', false]);

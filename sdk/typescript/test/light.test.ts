@@ -8,7 +8,7 @@ import { RpcError } from '../src/core/errors';
 import { silentLog } from '../src/core/log';
 import { readSettings, SettingsError, warnIfInsecure } from '../src/core/settings';
 import { defineNode, definePlugin } from '../src/light/index';
-import { call, COMMITTED, Peer, pluginEnv, task, type Script } from './peers';
+import { call, COMMITTED, Peer, pluginEnv, task, TRACE, traceIn, type Script } from './peers';
 
 const count = defineNode({
   nodeType: 'plugin.text.count',
@@ -221,6 +221,16 @@ describe('a light node', () => {
     await cp.hears('step_result');
     await end();
     assert.equal(cp.of('step_ack').length, 0);
+  });
+
+  it('sends the trace context of a task back with ack and result, and none that is not there', async () => {
+    const { cp, running, end } = await started();
+    await call(running.port, 'executor.task', task('any.open', {}, TRACE));
+    assert.deepEqual(traceIn(await cp.hears('step_result')), [TRACE.traceparent, TRACE.tracestate]);
+    assert.deepEqual(traceIn(await cp.hears('step_ack')), [TRACE.traceparent, TRACE.tracestate]);
+    await call(running.port, 'executor.task', task('any.open', {}, { traceparent: 7, tracestate: undefined }));
+    assert.deepEqual(traceIn(await cp.hears('step_result', 2)), [undefined, undefined]);
+    await end();
   });
 
   it('runs in a test without any wire', async () => {

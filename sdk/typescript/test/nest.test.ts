@@ -15,7 +15,7 @@ import {
 } from '../src/index';
 import { paramsOfDto } from '../src/nest/decorators';
 import { EchoInput, FixtureModule, seenRequests } from './fixtures';
-import { call, COMMITTED, Peer, pluginEnv, task } from './peers';
+import { call, COMMITTED, Peer, pluginEnv, task, TRACE, traceIn } from './peers';
 
 Logger.overrideLogger(false);
 
@@ -121,6 +121,12 @@ describe('a plugin on NestJS', () => {
     await result('data.open', {});
     const { data } = await cp.hears('step_ack');
     assert.deepEqual([data.key, data.nodeType], ['cp-key', 'data.open']);
+  });
+
+  it('sends the trace context of a task back with ack and result', async () => {
+    await result('data.open', {}, TRACE);
+    assert.deepEqual(traceIn(await cp.hears('step_ack')), [TRACE.traceparent, TRACE.tracestate]);
+    assert.deepEqual(traceIn(await cp.hears('step_result')), [TRACE.traceparent, TRACE.tracestate]);
   });
 
   it('takes numbers as text and optional ones as nothing, as the editor stores them, and delivers them unchanged', async () => {

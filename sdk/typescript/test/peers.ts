@@ -98,6 +98,15 @@ export function task(nodeType: string, inputs: Record<string, unknown> = {}, mor
   };
 }
 
+/** The trace context of a task, both parts. */
+export const TRACE = {
+  traceparent: '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01',
+  tracestate: 'rojo=00f067aa0ba902b7,congo=t61rcWkgMzE',
+};
+
+/** What of the trace context a report carries. */
+export const traceIn = ({ data }: Heard) => [data.traceparent, data.tracestate];
+
 /** Calls a plugin once. */
 export async function call(port: number, pattern: string, data: unknown): Promise<any> {
   const client = new WireClient({ host: '127.0.0.1', port });

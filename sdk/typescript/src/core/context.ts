@@ -36,6 +36,8 @@ export interface ExecContext<I = Record<string, unknown>> {
   diagramId?: string;
   /** W3C trace context, to pass on to other services. */
   traceparent?: string;
+  /** What tracing systems add to it, to pass on too. */
+  tracestate?: string;
   /** Aborted when nobody waits for the step any more; pass it to `fetch`, then return soon. */
   signal?: AbortSignal;
   /** Tells how far the work is (0 to 1) and what it does; sent with a heartbeat soon. */

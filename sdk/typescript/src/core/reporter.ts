@@ -12,6 +12,9 @@ export interface StepIdentity {
   executionId: string;
   nodeId?: string;
   nodeType?: string;
+  /** W3C trace context of the task: it goes back with ack and result. */
+  traceparent?: string;
+  tracestate?: string;
 }
 
 /** One report about a step (protocol section 3). */
@@ -53,6 +56,11 @@ const PATTERNS = {
   result: PATTERN.stepResult,
 };
 const STALE = new Set(['superseded', 'run_terminal']);
+
+/** The trace context as it came. Heartbeats and partials carry none. */
+function traceOf(kind: StepReport['kind'], { traceparent, tracestate }: StepIdentity) {
+  return kind === 'ack' || kind === 'result' ? { traceparent, tracestate } : {};
+}
 
 /** Sends reports to the control plane over one connection. */
 export class Reporter {
@@ -98,7 +106,7 @@ export class Reporter {
     const { kind, ...fields } = report;
     const { runId, executionId, nodeId, nodeType } = step;
     // The key comes first, so that it is found before the payload.
-    const data = { key: this.options.key, executionId, runId, nodeId, nodeType, ...fields };
+    const data = { key: this.options.key, executionId, runId, nodeId, nodeType, ...traceOf(kind, step), ...fields };
     try {
       const answer = await this.client.call(PATTERNS[kind], data, this.options.answerTimeoutMs ?? 15_000, signal);
       const status = (answer as { status?: unknown } | null | undefined)?.status;

@@ -121,7 +121,10 @@ export class Steps {
 class Step {
   private readonly cancelled = new AbortController();
   private readonly done = new AbortController();
+  /** Names the step in logs. */
   private readonly identity: StepIdentity;
+  /** The same with its trace, for those who are told. */
+  private readonly step: StepIdentity;
   private sequence = 0;
   private news: { progress?: number; message?: string } = {};
   /** Is there progress that no heartbeat has carried? */
@@ -136,6 +139,7 @@ class Step {
   ) {
     const { runId, executionId, nodeId, nodeType } = task;
     this.identity = { runId, executionId, nodeId, nodeType };
+    this.step = { ...this.identity, ...traceOf(task) };
   }
 
   async run(): Promise<void> {
@@ -165,11 +169,11 @@ class Step {
   }
 
   private async deliverResult(reporter: ReportSink, result: StepReport & { kind: 'result' }): Promise<Told> {
-    const told = await reporter.deliver(this.identity, result, this.abandoned);
+    const told = await reporter.deliver(this.step, result, this.abandoned);
     if (told.kind !== 'refused' || told.error.code !== 'payload_too_large') return told;
     // Without its payload the step at least ends with its reason.
     const error = { code: 'payload_too_large', message: told.error.message, retryable: false };
-    return reporter.deliver(this.identity, { kind: 'result', status: 'error', error }, this.abandoned);
+    return reporter.deliver(this.step, { kind: 'result', status: 'error', error }, this.abandoned);
   }
 
   private async outcome(): Promise<StepReport & { kind: 'result' }> {
@@ -209,7 +213,7 @@ class Step {
     const { started, log } = this.options;
     try {
       if (started) {
-        const told = await started({ ...this.identity, startedAt: new Date().toISOString() }, this.done.signal);
+        const told = await started({ ...this.step, startedAt: new Date().toISOString() }, this.done.signal);
         if (told) this.heed(told, 'ack');
       }
       while (!this.done.signal.aborted) await this.beat();
@@ -225,7 +229,7 @@ class Step {
     this.fresh = false;
     try {
       this.heed(
-        await this.options.reporter.send(this.identity, { kind: 'heartbeat', ...news }, this.done.signal),
+        await this.options.reporter.send(this.step, { kind: 'heartbeat', ...news }, this.done.signal),
         'heartbeat',
       );
     } catch (error) {
@@ -269,7 +273,7 @@ class Step {
 
   private async reportPartial(outputs: Record<string, unknown>): Promise<void> {
     const report: StepReport = { kind: 'partial', sequence: (this.sequence += 1), outputs: readOutputs(outputs) };
-    const told = await this.options.reporter.deliver(this.identity, report, this.abandoned);
+    const told = await this.options.reporter.deliver(this.step, report, this.abandoned);
     this.heed(told, 'partial');
     if (told.kind !== 'accepted') throw new StepFailure(told.error.message, { code: told.error.code });
   }
@@ -294,6 +298,12 @@ class Step {
       reason: told.error.message,
     });
   }
+}
+
+/** The trace context of a task, as far as it is text. */
+function traceOf({ traceparent, tracestate }: ExecutorTask): Pick<StepIdentity, 'traceparent' | 'tracestate'> {
+  const text = (value: unknown) => (typeof value === 'string' ? value : undefined);
+  return { traceparent: text(traceparent), tracestate: text(tracestate) };
 }
 
 /**

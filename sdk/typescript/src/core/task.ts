@@ -19,8 +19,10 @@ export interface ExecutorTask {
   workspaceId?: string;
   userId?: string;
   diagramId?: string;
-  /** W3C trace context. */
+  /** W3C trace context; goes back with ack and result. */
   traceparent?: string;
+  /** What tracing systems add to it. */
+  tracestate?: string;
 }
 
 /**
