@@ -1,8 +1,9 @@
 //! What every request handler works with.
 
-use crate::{Error, Settings, auth::Doorkeeper, catalogue::Catalogue, files::Files, rpc::Neighbour};
+use crate::{Error, Settings, auth::Doorkeeper, catalogue::Catalogue, rpc::Neighbour};
 use contract::ErrorCode;
 use queue::Queue;
+use run_files::FileService;
 use std::sync::Arc;
 use storage::Storage;
 use tokio::sync::Semaphore;
@@ -21,7 +22,7 @@ pub(crate) struct App {
     pub(crate) plugins: Neighbour,
     pub(crate) catalogue: Catalogue,
     pub(crate) secrets: Neighbour,
-    pub(crate) files: Files,
+    pub(crate) files: FileService,
     pub(crate) payload_limit_bytes: usize,
     /// One permit per open event stream.
     pub(crate) event_streams: Arc<Semaphore>,
@@ -60,7 +61,7 @@ impl App {
                 ErrorCode::Unavailable,
                 &settings.secret_manager_tls,
             ),
-            files: Files::new(&settings.file_service_url, settings.file_service_token.clone())?,
+            files: FileService::new(&settings.files)?,
             payload_limit_bytes: settings.payload_limit_bytes,
             event_streams: Arc::new(Semaphore::new(settings.max_event_streams.min(Semaphore::MAX_PERMITS))),
             stop: CancellationToken::new(),

@@ -6,9 +6,9 @@ pub enum Error {
     /// The HTTP listener could not be bound.
     #[error("{0}; free the port or set API_HTTP_PORT")]
     Bind(#[from] wire::Error),
-    /// The HTTP client for file-service could not be made.
-    #[error("the api cannot make its HTTP client: {0}")]
-    HttpClient(#[from] reqwest::Error),
+    /// File-service cannot be reached as the settings say.
+    #[error(transparent)]
+    Files(#[from] run_files::Error),
     /// The store refused the token or the local user.
     #[error("the api cannot prepare its users: {0}")]
     Storage(#[from] storage::Error),

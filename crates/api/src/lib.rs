@@ -10,7 +10,6 @@ mod app;
 mod auth;
 mod catalogue;
 mod error;
-mod files;
 mod http;
 mod rpc;
 mod service;

@@ -2,6 +2,7 @@
 
 use config::Reader;
 use contract::manifest::Endpoint;
+use run_files::RunFilesSettings;
 use secrecy::SecretString;
 use std::net::IpAddr;
 use wire::{
@@ -40,10 +41,8 @@ pub struct Settings {
     pub secret_manager_token: Option<SecretString>,
     /// How secret-manager is spoken to; `None` is plain TCP.
     pub secret_manager_tls: Option<TlsClient>,
-    /// Base URL of file-service, without a slash at the end.
-    pub file_service_url: String,
-    /// The file-service's credential.
-    pub file_service_token: Option<SecretString>,
+    /// Where file-service is.
+    pub files: RunFilesSettings,
     /// The largest request body, bytes.
     pub payload_limit_bytes: usize,
     /// Open connections; more are answered 503.
@@ -87,12 +86,15 @@ impl Settings {
                 "Token of secret-manager's TCP door.",
             ),
             secret_manager_tls: TlsClient::read(reader, ClientVariables::SECRET_MANAGER),
-            file_service_url: neighbours::file_service(reader),
-            file_service_token: reader.required_secret(
-                "FILE_SERVICE_TOKEN",
-                insecure,
-                "Bearer token of file-service.",
-            ),
+            files: RunFilesSettings {
+                url: neighbours::file_service(reader),
+                token: reader.required_secret(
+                    "FILE_SERVICE_TOKEN",
+                    insecure,
+                    "Bearer token of file-service.",
+                ),
+                tls: RunFilesSettings::read_tls(reader),
+            },
             payload_limit_bytes: reader
                 .parsed(
                     "PAYLOAD_LIMIT",

@@ -118,7 +118,7 @@ impl Stage {
             },
             heartbeat: Duration::from_millis(20),
             allow_private,
-            files: RunFilesSettings { url: files, token: None },
+            files: RunFilesSettings { url: files, token: None, tls: None },
             drain: Duration::from_secs(20),
         };
         let service = Service::bind(settings, queue.clone()).await.unwrap();
@@ -501,6 +501,7 @@ impl Files {
         let storage = storage::Storage::open(&storage).await.unwrap();
         let settings = file_service::Settings {
             address: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
             dir: folder.path().join("files"),
             max_file_bytes: 64 * 1024 * 1024,
             token: None,
@@ -510,7 +511,7 @@ impl Files {
         let url = format!("http://{}", service.addresses()[0].1);
         let stop = CancellationToken::new();
         tokio::spawn(service.run(stop.clone()));
-        let client = RunFiles::new(&RunFilesSettings { url: url.clone(), token: None }).unwrap();
+        let client = RunFiles::new(&RunFilesSettings { url: url.clone(), token: None, tls: None }).unwrap();
         Self { client, url, stop, _folder: folder }
     }
 }

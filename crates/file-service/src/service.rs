@@ -19,9 +19,9 @@ impl Service {
     /// [`Error::Folder`] when the folder cannot be used, [`Error::Listen`] when the address is
     /// taken.
     pub async fn bind(settings: Settings, storage: Storage) -> Result<Self, Error> {
-        let Settings { address, dir, max_file_bytes, token, sweep } = settings;
+        let Settings { address, tls, dir, max_file_bytes, token, sweep } = settings;
         let disk = Disk::open(&dir).await.map_err(|source| Error::Folder { path: dir, source })?;
-        let listener = HttpListener::bind(HttpConfig::new("file-service", address))?;
+        let listener = HttpListener::bind(HttpConfig { tls, ..HttpConfig::new("file-service", address) })?;
         if token.is_none() {
             tracing::warn!(
                 event = "insecure_dev",

@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use wire::{TlsServer, tls::ServerVariables};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -13,6 +14,8 @@ const MIB: u64 = 1024 * 1024;
 pub struct Settings {
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
+    /// TLS of the listener; `None` is plain HTTP.
+    pub tls: Option<TlsServer>,
     /// Folder of the bytes.
     pub dir: PathBuf,
     /// Bytes of the largest file.
@@ -52,6 +55,7 @@ impl Settings {
         let max_mib = reader.number("FILE_MAX_SIZE_MB", "MiB", 100, "Size of the largest file.");
         Self {
             address: SocketAddr::new(bind, port),
+            tls: TlsServer::read(reader, ServerVariables::FILE_SERVICE),
             dir: dir.map_or_else(|| Path::new(&data).join("files"), PathBuf::from),
             max_file_bytes: max_mib.saturating_mul(MIB),
             token: reader.required_secret(

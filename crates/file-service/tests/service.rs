@@ -33,6 +33,7 @@ impl Running {
         let storage = Storage::open(&StorageSettings { url: url.into(), max_connections: 2 }).await.unwrap();
         let settings = Settings {
             address: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
             dir: folder.join("files"),
             max_file_bytes: LIMIT,
             token: Some("right".into()),

@@ -16,7 +16,10 @@ pub enum Error {
     /// The notices of catalogue changes cannot be heard.
     #[error("plugin-manager cannot subscribe to notices: {0}")]
     Queue(#[from] queue::Error),
-    /// The client for assets and files could not be made.
+    /// File-service cannot be reached as the settings say.
+    #[error("plugin-manager's files: {0}")]
+    Files(#[from] run_files::Error),
+    /// The client for assets could not be made.
     #[error("plugin-manager's HTTP client: {0}")]
     HttpClient(#[from] reqwest::Error),
     /// The listeners ended while they should serve.

@@ -2,6 +2,7 @@
 
 use crate::publication::trust::SigningKeys;
 use config::{Kind, Reader};
+use run_files::RunFilesSettings;
 use secrecy::SecretString;
 use std::{net::IpAddr, time::Duration};
 use wire::{
@@ -47,10 +48,8 @@ pub struct Settings {
     pub startup_pull_timeout: Duration,
     /// The health sweep.
     pub health: HealthSettings,
-    /// Where static assets are kept, `http://host:port`.
-    pub file_service_url: String,
-    /// Bearer token for file-service, if it wants one.
-    pub file_service_token: Option<SecretString>,
+    /// Where static assets are kept.
+    pub files: RunFilesSettings,
     /// May a version be published again with other content?
     pub allow_republish: bool,
     /// Is a plugin enabled where nobody has decided about it?
@@ -184,13 +183,16 @@ impl Settings {
                 "Longest time that the pulls at start take together.",
             ),
             health: HealthSettings::read(reader),
-            file_service_url: reader.base_url(
-                "PLUGIN_MANAGER_FILE_SERVICE_URL",
-                "http://file-service:3000",
-                "Where static assets of plugins are kept.",
-            ),
-            file_service_token: reader
-                .secret("FILE_SERVICE_TOKEN", "Bearer token that file-service wants from its neighbours."),
+            files: RunFilesSettings {
+                url: reader.base_url(
+                    "PLUGIN_MANAGER_FILE_SERVICE_URL",
+                    "http://file-service:3000",
+                    "Where static assets of plugins are kept.",
+                ),
+                token: reader
+                    .secret("FILE_SERVICE_TOKEN", "Bearer token that file-service wants from its neighbours."),
+                tls: RunFilesSettings::read_tls(reader),
+            },
             allow_republish: reader.flag(
                 "PLUGIN_MANAGER_ALLOW_REPUBLISH",
                 false,
@@ -355,7 +357,7 @@ mod tests {
         assert!(settings.startup_reconcile && !settings.allow_republish && !settings.enabled_by_default);
         assert_eq!(settings.health, HealthSettings::default());
         assert_eq!(settings.assets, AssetLimits::default());
-        assert_eq!(settings.file_service_url, "http://file-service:3000");
+        assert_eq!(settings.files.url, "http://file-service:3000");
         assert_eq!(settings.allow, AllowList::everyone());
     }
 

@@ -1,48 +1,24 @@
-//! File-service over HTTP, as the services on a run's path use it.
+//! Files that belong to runs.
 
-use crate::{Error, RunFilesSettings};
+use crate::{
+    Error, FileService, RunFilesSettings,
+    service::{NewFile, away},
+};
 use contract::{Digest, ErrorCode, RpcError, RunId, file::FileRef};
-use reqwest::{Body, Client, RequestBuilder, Response, StatusCode, Url, header};
-use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use reqwest::Body;
 use sha2::{Digest as _, Sha256};
-use std::time::Duration;
 
-/// The longest silence of file-service.
-const SILENCE: Duration = Duration::from_secs(30);
-
-/// A client of file-service; it connects at the first call. Cloning shares its connections.
+/// The files of runs in file-service. Cloning shares its connections.
 #[derive(Clone, Debug)]
-pub struct RunFiles {
-    client: Client,
-    url: String,
-    token: Option<SecretString>,
-}
-
-/// What file-service answers to a stored file.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Stored {
-    file_id: String,
-    size: u64,
-    digest: Digest,
-    media_type: String,
-}
+pub struct RunFiles(FileService);
 
 impl RunFiles {
-    /// A client.
+    /// A client; it connects at the first call.
     ///
     /// # Errors
-    /// [`Error::Client`] when the system offers no usable TLS.
+    /// Those of [`FileService::new`].
     pub fn new(settings: &RunFilesSettings) -> Result<Self, Error> {
-        let client = Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            // A neighbour: what the environment says about the way to the outside does not hold.
-            .no_proxy()
-            .connect_timeout(Duration::from_secs(3))
-            .read_timeout(SILENCE)
-            .build()?;
-        Ok(Self { client, url: settings.url.clone(), token: settings.token.clone() })
+        FileService::new(settings).map(Self)
     }
 
     /// Stores a file of the run. The same bytes again are the same file.
@@ -57,12 +33,15 @@ impl RunFiles {
         content_type: &str,
         body: impl Into<Body> + Send,
     ) -> Result<FileRef, RpcError> {
-        let mut url = self.place(run_id, None)?;
-        url.query_pairs_mut().append_pair("name", name).append_pair("workspaceId", workspace_id);
-        let request = self.client.post(url).header(header::CONTENT_TYPE, content_type).body(body);
-        let stored: Stored = self.send(request).await?.json().await.map_err(|error| away(&error))?;
-        let Stored { file_id, size, digest, media_type } = stored;
-        Ok(FileRef { id: file_id, size, content_type: media_type, sha256: digest })
+        let run_id = run_id.to_string();
+        let file = NewFile { workspace_id, name, media_type: content_type };
+        let stored = self.0.put(&["internal", "runs", &run_id, "files"], file, body).await?;
+        Ok(FileRef {
+            id: stored.file_id,
+            size: stored.size,
+            content_type: stored.media_type,
+            sha256: stored.digest,
+        })
     }
 
     /// The text of a file of the run.
@@ -76,8 +55,8 @@ impl RunFiles {
             let message = format!("file {} has {} bytes, the limit is {limit}", file.id, file.size);
             return Err(RpcError::new(ErrorCode::PayloadTooLarge, message));
         }
-        let request = self.client.get(self.place(run_id, Some(&file.id))?);
-        let mut response = self.send(request).await?;
+        let run_id = run_id.to_string();
+        let mut response = self.0.get(&["internal", "runs", &run_id, "files", &file.id]).await?;
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| away(&error))? {
             bytes.extend_from_slice(&chunk);
@@ -90,60 +69,10 @@ impl RunFiles {
         }
         String::from_utf8(bytes).map_err(|_| changed(file))
     }
-
-    /// Put together segment by segment, so that an id can never name another route.
-    fn place(&self, run_id: RunId, file_id: Option<&str>) -> Result<Url, RpcError> {
-        let malformed = || RpcError::new(ErrorCode::Internal, "FILE_SERVICE_BASE_URL is no URL");
-        let mut url = Url::parse(&self.url).map_err(|_| malformed())?;
-        let run_id = run_id.to_string();
-        let path = ["internal", "runs", &run_id, "files"].into_iter().chain(file_id);
-        url.path_segments_mut().map_err(|()| malformed())?.pop_if_empty().extend(path);
-        Ok(url)
-    }
-
-    async fn send(&self, request: RequestBuilder) -> Result<Response, RpcError> {
-        let request = match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        };
-        let response = request.send().await.map_err(|error| away(&error))?;
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        Err(refusal(response).await)
-    }
-}
-
-/// The error that file-service answered with.
-async fn refusal(response: Response) -> RpcError {
-    #[derive(Deserialize)]
-    struct Told {
-        error: RpcError,
-    }
-    let status = response.status();
-    if status == StatusCode::UNAUTHORIZED {
-        tracing::error!(
-            event = "neighbour_refused_token",
-            neighbour = "file-service",
-            "file-service refuses this service's credential"
-        );
-        let message = "file-service refuses this service's token; give both the same FILE_SERVICE_TOKEN";
-        return RpcError::new(ErrorCode::Unavailable, message);
-    }
-    match response.json::<Told>().await {
-        Ok(told) => told.error,
-        Err(_) => RpcError::new(ErrorCode::Unavailable, format!("file-service answered {status}; try again")),
-    }
 }
 
 fn changed(file: &FileRef) -> RpcError {
     tracing::error!(event = "file_changed", file_id = file.id, "a file is not what its reference says");
     let message = format!("file {} is not what the history says of it; its bytes were damaged", file.id);
     RpcError::new(ErrorCode::Internal, message)
-}
-
-/// The URL is left out: it is of no use to the caller.
-fn away(error: &reqwest::Error) -> RpcError {
-    tracing::warn!(event = "file_service_away", "file-service cannot be reached: {error}");
-    RpcError::new(ErrorCode::Unavailable, "file-service cannot be reached; try again later")
 }

@@ -1,5 +1,6 @@
 use config::Reader;
 use secrecy::SecretString;
+use wire::{TlsClient, neighbours, tls::ClientVariables};
 
 /// Where file-service is.
 #[derive(Clone, Debug)]
@@ -8,24 +9,20 @@ pub struct RunFilesSettings {
     pub url: String,
     /// What file-service wants to see, when it wants something.
     pub token: Option<SecretString>,
+    /// Whom to trust where the URL is `https://`; `None` trusts the authorities of the system.
+    pub tls: Option<TlsClient>,
 }
 
 impl RunFilesSettings {
     /// Reads and declares the variables; faults stay with the reader.
     pub fn read(reader: &mut Reader<'_>) -> Self {
-        let url = reader.parsed(
-            "FILE_SERVICE_BASE_URL",
-            "URL",
-            "http://file-service:3000".to_owned(),
-            "Base URL of file-service, where values lie that are too large for the history of a run.",
-            |text| match text.parse::<reqwest::Url>() {
-                Ok(url) if matches!(url.scheme(), "http" | "https") && url.has_host() => {
-                    Ok(text.trim_end_matches('/').to_owned())
-                }
-                _ => Err("is no URL; write it like http://host:3000".to_owned()),
-            },
-        );
+        let url = neighbours::file_service(reader);
         let token = reader.secret("FILE_SERVICE_TOKEN", "Bearer token of file-service.");
-        Self { url, token }
+        Self { url, token, tls: Self::read_tls(reader) }
+    }
+
+    /// The variables of TLS alone, for services that read the others under their own rules.
+    pub fn read_tls(reader: &mut Reader<'_>) -> Option<TlsClient> {
+        TlsClient::read(reader, ClientVariables::FILE_SERVICE)
     }
 }

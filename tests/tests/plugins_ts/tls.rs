@@ -63,8 +63,16 @@ async fn a_run_through_doors_that_all_speak_tls_ends_as_through_plain_ones() {
         "PLUGIN_MANAGER_HEALTH",
         "RUNTIME_ENGINE",
         "SECRET_MANAGER",
+        "FILE_SERVICE",
     ];
-    let clients = ["CONVEYOR_PLUGIN", "CONTROL_PLANE", "PLUGIN_MANAGER", "RUNTIME_ENGINE", "SECRET_MANAGER"];
+    let clients = [
+        "CONVEYOR_PLUGIN",
+        "CONTROL_PLANE",
+        "PLUGIN_MANAGER",
+        "RUNTIME_ENGINE",
+        "SECRET_MANAGER",
+        "FILE_SERVICE",
+    ];
     let doors = doors.into_iter().flat_map(|prefix| certificates.door(prefix));
     let platform: Vec<_> =
         doors.chain(clients.into_iter().flat_map(|prefix| certificates.client(prefix))).collect();
@@ -81,6 +89,12 @@ async fn a_run_through_doors_that_all_speak_tls_ends_as_through_plain_ones() {
     let settings = json!({"baseUrl": "memory:tls", "apiKey": {"$secret": "tracker"}});
     let create = process("plugin.tracker.issue.create", &["title"], &settings, &["id"]);
     assert_eq!(*run(&solo, &create, &json!({"title": "Тема"})).await.finished(), json!({"id": 1}));
+
+    let path = format!("/internal/diagram/{}/files", solo.platform.import(&create).await);
+    let file = json!({"name": "a.txt", "mediaType": "text/plain", "data": "YWJj"});
+    let stored = solo.platform.call(Method::POST, &path, Some(&file)).await;
+    let (media_type, bytes) = solo.platform.download(stored["fileId"].as_str().unwrap()).await;
+    assert_eq!((media_type.as_str(), bytes.as_slice()), ("text/plain", b"abc".as_slice()));
 
     // The control plane's HTTP: with a certificate, and not without.
     let url = format!("https://127.0.0.1:{}/ready", solo.http_port);

@@ -68,7 +68,8 @@ pub(crate) async fn upload(
             format!("name: at most {MAX_NAME_BYTES} bytes without control characters"),
         ));
     }
-    let stored = app.files.put(&caller.workspace_id, &name, &media_type, bytes.into()).await?;
+    let new = run_files::NewFile { workspace_id: &caller.workspace_id, name: &name, media_type: &media_type };
+    let stored = app.files.store(new, bytes).await?;
     tracing::info!(event = "file_stored", file_id = stored.file_id, size_bytes = stored.size, process_id = %process_id, "file stored");
     Ok(json(StatusCode::CREATED, &stored))
 }

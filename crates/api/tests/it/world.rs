@@ -5,6 +5,7 @@ use api::{Service, Settings};
 use contract::manifest::Endpoint;
 use queue::Queue;
 use reqwest::{Method, StatusCode};
+use run_files::RunFilesSettings;
 use secrecy::SecretString;
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
@@ -80,8 +81,7 @@ impl World {
             secret_manager_tls: None,
             secret_manager: secrets.endpoint(),
             secret_manager_token: token(),
-            file_service_url: files.url(),
-            file_service_token: token(),
+            files: RunFilesSettings { url: files.url(), token: token(), tls: None },
             payload_limit_bytes: LIMIT_BYTES,
             max_connections: 64,
             max_event_streams: 2,

@@ -151,12 +151,15 @@ impl Binding {
     async fn file_service(&mut self) -> anyhow::Result<()> {
         let Some(mut settings) = self.plan.file_service.take() else { return Ok(()) };
         internal(&mut settings.address);
+        let is_https = settings.tls.is_some();
         let service = file_service::Service::bind(settings, self.shared.storage()?).await?;
-        let address = self.listen_all(ServiceName::FileService, service.addresses());
+        self.listen_all(ServiceName::FileService, service.addresses());
+        self.speaks_https(ServiceName::FileService, "http", is_https);
         self.run(ServiceName::FileService, |stop| async move { Ok(service.run(stop).await?) });
+        let address = self.find(ServiceName::FileService, "http");
         let Some(url) = address.map(|address| address.url()) else { return Ok(()) };
         if let Some(plugin_manager) = &mut self.plan.plugin_manager {
-            plugin_manager.file_service_url.clone_from(&url);
+            plugin_manager.files.url.clone_from(&url);
         }
         if let Some(control_plane) = &mut self.plan.control_plane {
             control_plane.files.url.clone_from(&url);
@@ -168,7 +171,7 @@ impl Binding {
             executor.files.url.clone_from(&url);
         }
         if let Some(api) = &mut self.plan.api {
-            api.file_service_url = url;
+            api.files.url = url;
         }
         Ok(())
     }

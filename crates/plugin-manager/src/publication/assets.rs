@@ -12,11 +12,11 @@ use contract::{
     manifest::StaticAsset,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use reqwest::{Client, Response, Url, header, redirect};
-use secrecy::{ExposeSecret, SecretString};
-use serde::Deserialize;
+use reqwest::{Client, Url, redirect};
+use run_files::{FileService, NewFile};
 use sha2::Digest as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::time::timeout;
 
 /// Fetches and uploads of one publication at once.
 const PARALLEL: usize = 4;
@@ -26,11 +26,8 @@ const PARALLEL: usize = 4;
 pub(crate) struct Assets {
     /// To the plugins, under the rule about addresses.
     plugins: Client,
-    /// To file-service.
-    client: Client,
+    files: FileService,
     limits: AssetLimits,
-    file_service: String,
-    token: Option<SecretString>,
 }
 
 /// An asset in memory.
@@ -56,20 +53,11 @@ impl Kept {
     }
 }
 
-/// What file-service answers to an upload.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Uploaded {
-    file_id: String,
-    digest: Digest,
-}
-
 /// A client that follows no redirect: it would lead around the rule about addresses.
 fn builder(limits: AssetLimits) -> reqwest::ClientBuilder {
     Client::builder()
         .redirect(redirect::Policy::none())
-        // Plugins and file-service are neighbours: what the environment says about the way to the
-        // outside does not hold for them.
+        // Plugins are neighbours: what the environment says about the way to the outside does not hold.
         .no_proxy()
         .timeout(limits.timeout)
 }
@@ -80,14 +68,13 @@ fn reach(limits: AssetLimits) -> AssetReach {
 
 impl Assets {
     /// # Errors
-    /// [`Error::HttpClient`] when the system offers no usable TLS.
+    /// [`Error::HttpClient`] when the system offers no usable TLS, [`Error::Files`] when file-service
+    /// cannot be reached as the settings say.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Error> {
         Ok(Self {
             plugins: builder(settings.assets).dns_resolver(reach(settings.assets)).build()?,
-            client: builder(settings.assets).build()?,
+            files: FileService::new(&settings.files)?,
             limits: settings.assets,
-            file_service: settings.file_service_url.trim_end_matches('/').to_owned(),
-            token: settings.file_service_token.clone(),
         })
     }
 
@@ -180,22 +167,18 @@ impl Assets {
             RpcError::new(
                 ErrorCode::Unavailable,
                 format!(
-                    "file-service at {} does not keep static asset {key:?} of {plugin_id}: {reason}; check \
-                     that it runs (PLUGIN_MANAGER_FILE_SERVICE_URL)",
-                    self.file_service
+                    "file-service does not keep static asset {key:?} of {plugin_id}: {reason}; check that it \
+                     runs (PLUGIN_MANAGER_FILE_SERVICE_URL)"
                 ),
             )
         };
         let name = format!("{plugin_id}/{key}");
-        let url = Url::parse_with_params(
-            &format!("{}/internal/files", self.file_service),
-            [("name", name.as_str()), ("workspaceId", DEFAULT_WORKSPACE)],
-        )
-        .map_err(|error| failed(error.to_string()))?;
+        let file = NewFile { workspace_id: DEFAULT_WORKSPACE, name: &name, media_type: &media_type };
         let size = bytes.len() as u64;
-        let request = self.client.post(url).header(header::CONTENT_TYPE, &media_type).body(bytes);
-        let response = self.authorised(request).send().await.map_err(|error| failed(cause(&error)))?;
-        let uploaded = read_upload(response).await.map_err(&failed)?;
+        let uploaded = timeout(self.limits.timeout, self.files.store(file, bytes))
+            .await
+            .map_err(|_| failed("it took too long".to_owned()))?
+            .map_err(|error| failed(error.message))?;
         if uploaded.digest != digest {
             return Err(failed(format!(
                 "it stored other bytes (digest {} instead of {digest})",
@@ -217,31 +200,20 @@ impl Assets {
     /// behind costs space, nothing else.
     pub(crate) async fn give_back(&self, kept: Kept) {
         for file_id in kept.new_files {
-            let request = self.client.delete(format!("{}/internal/files/{file_id}", self.file_service));
-            if let Err(error) = self.authorised(request).send().await.and_then(Response::error_for_status) {
-                tracing::warn!(
-                    event = "plugin_static_left",
-                    file_id,
-                    error = %cause(&error),
-                    "an unused static asset stays in file-service"
-                );
-            }
+            let removed = timeout(self.limits.timeout, self.files.remove(&file_id)).await;
+            let reason = match removed {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.message,
+                Err(_) => "it took too long".to_owned(),
+            };
+            tracing::warn!(
+                event = "plugin_static_left",
+                file_id,
+                reason,
+                "an unused static asset stays in file-service"
+            );
         }
     }
-
-    fn authorised(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
-        match &self.token {
-            Some(token) => request.bearer_auth(token.expose_secret()),
-            None => request,
-        }
-    }
-}
-
-async fn read_upload(response: Response) -> Result<Uploaded, String> {
-    if response.status() != reqwest::StatusCode::CREATED {
-        return Err(format!("it answered {}", response.status()));
-    }
-    response.json().await.map_err(|error| format!("its answer cannot be read: {}", cause(&error)))
 }
 
 fn failed(asset: &StaticAsset, reason: &str) -> RpcError {

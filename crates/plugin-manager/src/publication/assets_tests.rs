@@ -10,6 +10,7 @@ use axum::{
     routing::{delete, get, post},
 };
 use parking_lot::Mutex;
+use run_files::RunFilesSettings;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 /// What file-service was asked, in order.
@@ -67,12 +68,11 @@ async fn file_service(log: &Arc<Log>) -> String {
 }
 
 fn assets(file_service: &str, limits: AssetLimits) -> Assets {
+    let settings = RunFilesSettings { url: file_service.to_owned(), token: Some("files".into()), tls: None };
     Assets {
         plugins: builder(limits).dns_resolver(reach(limits)).build().unwrap(),
-        client: builder(limits).build().unwrap(),
+        files: FileService::new(&settings).unwrap(),
         limits,
-        file_service: file_service.to_owned(),
-        token: Some("files".into()),
     }
 }
 

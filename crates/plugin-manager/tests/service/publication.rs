@@ -330,7 +330,7 @@ async fn executors_may_listen_elsewhere_than_the_plugin() {
 async fn static_assets_are_cached_once_and_belong_to_the_content() {
     let house = House::new().await;
     let files = Files::start().await;
-    let service = house.start(|settings| settings.file_service_url.clone_from(&files.url)).await;
+    let service = house.start(|settings| settings.files.url.clone_from(&files.url)).await;
     let plugin = Plugin::new(&["plugin.echo"]);
     let mut data = plugin.manifest("echo", "1.0.0", &["plugin.echo"]);
     data["staticAssets"] = json!([{"key": "ui.form.x", "url": format!("{}/bundle", files.url)}]);

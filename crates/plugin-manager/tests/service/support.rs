@@ -10,6 +10,7 @@ use contract::{ErrorCode, RpcError};
 use parking_lot::Mutex;
 use plugin_manager::{AssetLimits, HealthSettings, Service, Settings, SigningKeys};
 use queue::{Notice, Notices, Queue, Topic};
+use run_files::RunFilesSettings;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
@@ -95,8 +96,7 @@ pub(crate) fn settings() -> Settings {
         startup_reconcile: false,
         startup_pull_timeout: Duration::from_secs(10),
         health: HealthSettings::default(),
-        file_service_url: "http://127.0.0.1:1".to_owned(),
-        file_service_token: None,
+        files: RunFilesSettings { url: "http://127.0.0.1:1".to_owned(), token: None, tls: None },
         allow_republish: false,
         enabled_by_default: false,
         signing_keys: SigningKeys::default(),

@@ -28,6 +28,7 @@ impl Files {
         let storage = Storage::open(&StorageSettings { url: url.into(), max_connections: 2 }).await.unwrap();
         let settings = file_service::Settings {
             address: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
             dir: folder.path().join("files"),
             max_file_bytes: u64::MAX,
             token: Some("files".into()),
@@ -37,7 +38,7 @@ impl Files {
         let url = format!("http://{}", service.addresses()[0].1);
         let stop = CancellationToken::new();
         tokio::spawn(service.run(stop.clone()));
-        let settings = RunFilesSettings { url, token: Some("files".into()) };
+        let settings = RunFilesSettings { url, token: Some("files".into()), tls: None };
         Self { client: RunFiles::new(&settings).unwrap(), settings, stop, _folder: folder }
     }
 
@@ -80,7 +81,7 @@ async fn a_plugin_gets_values_whole_as_far_as_a_frame_holds_them() {
 async fn while_file_service_is_away_a_task_is_not_delivered_and_tried_again() {
     let files = Files::start().await;
     let mut world = World::with(|settings| {
-        settings.files = RunFilesSettings { url: "http://127.0.0.1:9".into(), token: None };
+        settings.files = RunFilesSettings { url: "http://127.0.0.1:9".into(), token: None, tls: None };
     })
     .await;
     let (plugin, _tasks) = plugin(|| Reply::Empty);

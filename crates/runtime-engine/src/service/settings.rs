@@ -62,7 +62,7 @@ impl Default for Settings {
             retention: Retention::default(),
             committers: 0,
             cache_bytes: 64 * 1024 * 1024,
-            files: RunFilesSettings { url: "http://file-service:3000".to_owned(), token: None },
+            files: RunFilesSettings { url: "http://file-service:3000".to_owned(), token: None, tls: None },
             inline_output_bytes: 1024 * 1024,
             drain_timeout: Duration::from_secs(30),
         }

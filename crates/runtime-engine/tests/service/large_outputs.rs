@@ -9,7 +9,7 @@ use contract::{
     run::{NodeStatus, RunHistory, RunHistoryRequest, RunRetry, RunStarted, RunStatus},
     task::Task,
 };
-use queue::Lane;
+use queue::{Lane, Notice, Topic};
 use run_files::{RunFiles, RunFilesSettings};
 use runtime_engine::Settings;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ on_both_databases!(
     what_file_service_refuses_stays_in_the_history,
     a_late_large_result_is_kept_as_a_reference,
     a_repetition_owns_the_files_of_what_it_keeps,
-    what_a_running_step_says_is_shown_with_it,
+    what_a_running_step_says_is_told_to_those_who_watch_and_shown_with_it,
 );
 
 const MIB: usize = 1024 * 1024;
@@ -43,6 +43,7 @@ impl Files {
         let folder = tempfile::tempdir().unwrap();
         let settings = file_service::Settings {
             address: "127.0.0.1:0".parse().unwrap(),
+            tls: None,
             dir: folder.path().to_owned(),
             max_file_bytes,
             token: Some("files".into()),
@@ -52,7 +53,7 @@ impl Files {
         let url = format!("http://{}", service.addresses()[0].1);
         let stop = CancellationToken::new();
         let running = tokio::spawn(service.run(stop.clone()));
-        let settings = RunFilesSettings { url, token: Some("files".into()) };
+        let settings = RunFilesSettings { url, token: Some("files".into()), tls: None };
         Self { settings, stop, running, _folder: folder }
     }
 
@@ -171,7 +172,7 @@ async fn while_file_service_is_away_a_large_result_is_told_to_come_again(bed: Be
     let files = Files::start(&bed, u64::MAX).await;
     let port = files.settings.url.clone();
     files.stop().await;
-    let settings = RunFilesSettings { url: port, token: None };
+    let settings = RunFilesSettings { url: port, token: None, tls: None };
     let engine = bed.engine_with(&Settings { files: settings, ..limited(&bed) }).await;
     let run_id = engine.run(bed.process(&two()).await, &json!({})).await;
     let task = bed.take_for(Lane::Plugin, "a", 1).await;
@@ -237,11 +238,15 @@ async fn a_repetition_owns_the_files_of_what_it_keeps(bed: Bed) {
     files.stop().await;
 }
 
-async fn what_a_running_step_says_is_shown_with_it(bed: Bed) {
+async fn what_a_running_step_says_is_told_to_those_who_watch_and_shown_with_it(bed: Bed) {
     let engine = bed.engine().await;
+    let mut notices = bed.queue.subscribe(Topic::Runs).await.unwrap();
     let run_id = engine.run(bed.process(&two()).await, &json!({})).await;
+    let told = Notice::Message(run_id.to_string());
+    assert_eq!(notices.recv().await, told, "the start");
     let task = bed.take_for(Lane::Plugin, "a", 1).await;
     engine.ack(&task).await;
+    assert_eq!(notices.recv().await, told, "the ack");
     assert_eq!(engine.step(run_id, "a").await.word, None);
     let says = |progress: &str, message: Option<&str>| {
         let progress = Some(Json::parse(progress).unwrap());
@@ -253,6 +258,7 @@ async fn what_a_running_step_says_is_shown_with_it(bed: Bed) {
         }
     };
     engine.reports(vec![says("0.25", Some("Страница 1"))]).await;
+    assert_eq!(notices.recv().await, told, "what the step says");
     engine.reports(vec![says("0.5", None)]).await;
     let word = engine.step(run_id, "a").await.word.unwrap();
     assert_eq!((word.progress.unwrap().text(), word.message.as_deref()), ("0.5", Some("Страница 1")));

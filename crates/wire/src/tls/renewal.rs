@@ -89,6 +89,14 @@ impl<C: Send + Sync + 'static> Renewed<C> {
         Ok(Self { build, pause, state: Mutex::new(State { config, material, look_after }) })
     }
 
+    /// The same, with another pause between two looks at the files.
+    pub(super) fn every(&self, pause: Duration) -> Self {
+        let state = self.state.lock();
+        let (config, material) = (Arc::clone(&state.config), state.material.clone());
+        let look_after = state.look_after.map(|_| Instant::now() + pause);
+        Self { build: self.build, pause, state: Mutex::new(State { config, material, look_after }) }
+    }
+
     /// The configuration of now. Looks at the files first, when it is time to; others that ask
     /// meanwhile get the one before.
     pub(super) async fn current(self: &Arc<Self>) -> Arc<C> {

@@ -38,8 +38,9 @@ pub struct ClientVariables {
     pub certificate: &'static str,
     /// Its key.
     pub key: &'static str,
-    /// The name that the server's certificate must have, when it is not the host's.
-    pub server_name: &'static str,
+    /// The name that the server's certificate must have, when it is not the host's. `None` where a URL
+    /// says it, as with HTTP.
+    pub server_name: Option<&'static str>,
     /// What the authorities are for, one sentence.
     pub doc: &'static str,
 }
@@ -61,7 +62,7 @@ macro_rules! client {
             ca: concat!($prefix, "_CA"),
             certificate: concat!($prefix, "_CLIENT_CERT"),
             key: concat!($prefix, "_CLIENT_KEY"),
-            server_name: concat!($prefix, "_SERVER_NAME"),
+            server_name: Some(concat!($prefix, "_SERVER_NAME")),
             doc: concat!(
                 "Authorities in PEM, usually as NAME_FILE: ",
                 $what,
@@ -86,6 +87,8 @@ impl ServerVariables {
     pub const ENGINE: Self = server!("RUNTIME_ENGINE_TLS", Tcp);
     /// Secret-manager's door.
     pub const SECRET_MANAGER: Self = server!("SECRET_MANAGER_TLS", Tcp);
+    /// File-service.
+    pub const FILE_SERVICE: Self = server!("FILE_SERVICE_TLS", Http);
     /// The api.
     pub const API: Self = server!("API_TLS", Http);
 }
@@ -102,6 +105,15 @@ impl ClientVariables {
     pub const ENGINE: Self = client!("RUNTIME_ENGINE_TLS", "the engine's RPC is");
     /// Secret-manager, from the control plane and the api.
     pub const SECRET_MANAGER: Self = client!("SECRET_MANAGER_TLS", "secret-manager is");
+    /// File-service, from all services that keep files. Its URL says that it speaks HTTPS.
+    pub const FILE_SERVICE: Self = Self {
+        ca: "FILE_SERVICE_TLS_CA",
+        certificate: "FILE_SERVICE_TLS_CLIENT_CERT",
+        key: "FILE_SERVICE_TLS_CLIENT_KEY",
+        server_name: None,
+        doc: "Authorities in PEM, usually as NAME_FILE, that file-service is checked against where its address \
+              is https://; unset: those of the system.",
+    };
 }
 
 impl Door {
@@ -169,7 +181,7 @@ impl TlsClient {
             certificate: pem(reader, names.certificate, CERTIFICATE),
             key: pem(reader, names.key, KEY),
         };
-        let server_name = reader.optional_text(names.server_name, NAME);
+        let server_name = names.server_name.and_then(|name| Some((name, reader.optional_text(name, NAME)?)));
         if [names.ca, names.certificate, names.key].iter().any(|name| has_fault(reader, name)) {
             return None;
         }
@@ -180,11 +192,11 @@ impl TlsClient {
                 return refuse(reader, names.certificate, &needs(names.ca));
             }
             _ if material.authorities.is_some() => {}
-            _ => return server_name.and_then(|_| refuse(reader, names.server_name, &needs(names.ca))),
+            _ => return server_name.and_then(|(name, _)| refuse(reader, name, &needs(names.ca))),
         }
         match Self::of(material, PAUSE) {
             Ok(tls) => Some(match server_name {
-                Some(name) => tls.expecting(&name),
+                Some((_, name)) => tls.expecting(&name),
                 None => tls,
             }),
             Err(error) => {

@@ -97,7 +97,7 @@ fn clients_speak_tls_when_they_are_told_whom_to_trust() {
         ca: "PEER_TLS_CA",
         certificate: "PEER_CERT",
         key: "PEER_KEY",
-        server_name: "PEER_NAME",
+        server_name: Some("PEER_NAME"),
         doc: "",
     };
     let good = identity();
