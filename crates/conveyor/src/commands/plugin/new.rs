@@ -13,7 +13,9 @@ const LABEL: &str = "My plugin";
 /// Longest name, characters.
 const NAME_LIMIT: usize = 64;
 
-/// Where the Rust template finds the SDK when no checkout is named.
+/// Where the Rust template finds the SDK when no checkout is named: the repository of this workspace.
+const RUST_ADDRESS: &str = "https://github.com/conveyor-automation/conveyor";
+/// How the template says so.
 const RUST_SDK: &str = r#"{ git = "https://github.com/conveyor-automation/conveyor" }"#;
 /// The same for TypeScript.
 const TYPESCRIPT_SDK: &str = r#""@conveyor/plugin-sdk": "^0.1.0""#;
@@ -104,7 +106,21 @@ pub(super) fn new(args: &New) -> Result<(), Failure> {
             .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", folder.join(path).display()))?;
     }
     println!("made {}\nnext: cd {} && {next}", folder.display(), folder.display());
+    if sdk.is_none() {
+        println!("{}", from_afar(args.lang));
+    }
     Ok(())
+}
+
+/// Where the SDK comes from when no checkout was named, and what to do where that is out of reach.
+fn from_afar(language: Language) -> String {
+    let source = match language {
+        Language::Ts => "npm's registry (@conveyor/plugin-sdk)",
+        Language::Rust => RUST_ADDRESS,
+    };
+    format!(
+        "the SDK comes from {source}; where that cannot be reached, name a checkout of Conveyor: --sdk DIR"
+    )
 }
 
 /// A template's text for this plugin.
@@ -184,6 +200,22 @@ mod tests {
         }
         for text in ["", "A", "2nd", "-a", "a-", "my_first", "../a", "имя", &"a".repeat(65)] {
             assert!(name(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_checkout_the_sdk_is_where_the_repository_is_and_the_remedy_is_told() {
+        let workspace = include_str!("../../../../../Cargo.toml");
+        assert!(workspace.contains(&format!("repository = {}", quoted(RUST_ADDRESS))));
+        assert_eq!(RUST_SDK, format!("{{ git = {} }}", quoted(RUST_ADDRESS)));
+        for (template, language, told) in
+            [(RUST, Language::Rust, RUST_SDK), (TYPESCRIPT, Language::Ts, TYPESCRIPT_SDK)]
+        {
+            let texts: Vec<_> =
+                template.iter().map(|(_, text)| filled(text, "ask-all", None, language)).collect();
+            let all = texts.concat();
+            assert!(all.contains(told), "{language:?}");
+            assert!(all.contains("--sdk") && from_afar(language).contains("--sdk"), "{language:?}");
         }
     }
 
