@@ -68,6 +68,7 @@ async function dropIn() {
   cpSync(join(examples, 'letters/src'), join(dir, 'src'), { recursive: true });
   const { compilerOptions } = JSON.parse(readFileSync(join(examples, 'tsconfig.base.json'), 'utf8'));
   const strict = { ...compilerOptions, skipLibCheck: false, rootDir: 'src', outDir: 'dist' };
+  writeFileSync(join(dir, 'src/shown.ts'), "import help from './compose/help.md';\nconsole.log(help);\n");
   writeFileSync(join(dir, 'package.json'), JSON.stringify({ name: 'drop-in', private: true }));
   writeFileSync(join(dir, 'tsconfig.json'), JSON.stringify({ compilerOptions: strict, include: ['src'] }));
   const nest = ['@nestjs/common', '@nestjs/core', '@nestjs/microservices'];
@@ -94,6 +95,10 @@ async function dropIn() {
   const options = ['--bundle', '--platform=node', '--format=cjs', '--outfile=dist/run.cjs', '--log-level=error'];
   run(bin('esbuild'), ['dist/main.js', ...options, ...external], dir);
   await proveItRuns(['dist/run.cjs'], dir, ...work);
+  // Existing plugins import help texts, too; the SDK's types know them.
+  run(bin('esbuild'), ['dist/shown.js', '--bundle', '--outfile=dist/help.cjs', '--loader:.md=text'], dir);
+  const shown = execFileSync(process.execPath, ['dist/help.cjs'], { cwd: dir, encoding: 'utf8' });
+  if (shown.trim() !== readFileSync(join(dir, 'src/compose/help.md'), 'utf8').trim()) throw new Error(`help: ${shown}`);
   leftOut(dir, ALIAS, 'loadHelpFromFile', 'PluginTcpServer', 'no JSON text');
 }
 

@@ -1,3 +1,4 @@
+/// <reference path="./markdown.d.ts" preserve="true" />
 /**
  * Plugins for Conveyor on NestJS.
  *

@@ -63,6 +63,11 @@ describe('the types', () => {
     assert.equal(resolve('none'), undefined);
   });
 
+  it('let help texts be imported as existing plugins do', () => {
+    const help: (typeof import('./help.md'))['default'] = '# Help';
+    assert.equal(help.length, 6);
+  });
+
   it('name the parts of a manifest', async () => {
     const manifest: PluginManifestRequestV2 = {
       kind: 'plugin_manifest_request_v2',
