@@ -10,6 +10,13 @@
 //! by the time of the last word. How long ago that was left, an engine knows by its monotonic clock: what
 //! the database's clock tells beyond that is a step. An engine whose machine was halted, and its monotonic
 //! clock with it, finds a fresh word of the others, and takes the time that passed for no step.
+//!
+//! When all engines were away, the first one that starts on the machine of the last word still knows how
+//! long: with its word each leaves the uptime of its machine. On another machine, or after a restart of
+//! that one, it knows only that the time is later than the word: a step back is told from an outage then,
+//! a step forward is not, and what was outstanding waits longer by the outage that a step back fell into.
+
+mod uptime;
 
 use crate::{Storage, db::in_tx, error::Result};
 use contract::Millis;
@@ -18,11 +25,14 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use uptime::Uptime;
 
 /// A smaller difference is no step: a slow answer, or a clock that is being slewed.
 const TOLERANCE_MS: i64 = 15_000;
 /// How old the word of the engines may get.
 const WORD_MS: i64 = 5_000;
+/// How old that of the only engine may get, which only the next one needs.
+const WORD_ALONE_MS: i64 = 60_000;
 /// So long an engine that starts says nothing of a time far ahead of the last word: engines that knew the
 /// time before can tell whether it has passed.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -71,6 +81,35 @@ struct Watch {
 /// Where the clock should stand: between these.
 type Expected = (Millis, Millis);
 
+/// The word that engines left, as it is stored.
+#[derive(Debug, sqlx::FromRow)]
+struct Word {
+    seen_at: i64,
+    stepped_from: Option<i64>,
+    stepped_to: Option<i64>,
+    boot_id: Option<String>,
+    uptime_ms: Option<i64>,
+    uptime_at: Option<i64>,
+    /// What the clock tells now.
+    now: i64,
+}
+
+impl Word {
+    /// The last step.
+    fn step(&self) -> Option<ClockStep> {
+        self.stepped_from
+            .zip(self.stepped_to)
+            .map(|(from, to)| ClockStep { from: Millis(from), to: Millis(to) })
+    }
+
+    /// How long ago it was left, by the uptime of this machine, in milliseconds; `None`: this machine
+    /// does not know. An engine that knows of no uptime leaves that of an older word.
+    fn age_ms(&self, uptime: Option<&Uptime>) -> Option<i64> {
+        let then = Uptime::stored(self.boot_id.clone(), self.uptime_ms)?;
+        uptime?.since(&then).filter(|_| self.uptime_at == Some(self.seen_at))
+    }
+}
+
 impl Clock {
     /// A clock that tells this machine's time until it has read the database's.
     pub fn new(storage: Storage) -> Self {
@@ -106,30 +145,36 @@ impl Clock {
         let (db, is_alone) = (&self.storage.db, !self.storage.is_shared());
         let before = *lock(&self.watch);
         let (asked, time, word, step) = in_tx!(db, |c| {
-            let (asked, earliest) = (Instant::now(), self.now());
-            let mut query = QueryBuilder::new("SELECT seen_at, stepped_from, stepped_to, ");
-            query.push(db.clock()).push(" FROM clock_watch WHERE id = 1").push(db.locked());
-            let (word, from, to, time): (i64, Option<i64>, Option<i64>, i64) =
-                query.build_query_as().fetch_one(&mut *c).await?;
-            let (time, mut word) = (Millis(time), Millis(word));
-            let step = judge(time, expected(before, (earliest, self.now()), word, is_alone));
-            let last = from.zip(to).map(|(from, to)| ClockStep { from: Millis(from), to: Millis(to) });
+            let (asked, earliest, uptime) = (Instant::now(), self.now(), Uptime::read());
+            let mut query = QueryBuilder::new(
+                "SELECT seen_at, stepped_from, stepped_to, boot_id, uptime_ms, uptime_at, ",
+            );
+            query.push(db.clock()).push(" AS now FROM clock_watch WHERE id = 1").push(db.locked());
+            let found: Word = query.build_query_as().fetch_one(&mut *c).await?;
+            let (time, mut word) = (Millis(found.now), Millis(found.seen_at));
+            let age = found.age_ms(uptime.as_ref()).map(|ms| (ms, asked.elapsed()));
+            let step = judge(time, expected(before, (earliest, self.now()), (word, age), is_alone));
+            let last = found.step();
             if let Some(step) = step {
                 follow(step).build().execute(&mut *c).await?;
             } else if let Some(last) = last.filter(|last| (0..=STRAGGLERS_MS).contains(&(time.0 - last.to.0)))
             {
                 follow_late(last, time).build().execute(&mut *c).await?;
             }
-            if step.is_some() || (!is_alone && leaves_word(before, word, time)) {
+            let leaves = match is_alone {
+                true => (time.0 - word.0).abs() >= WORD_ALONE_MS,
+                false => leaves_word(before, age.is_some(), word, time),
+            };
+            if step.is_some() || leaves {
                 let last = step.or(last);
-                sqlx::query(
-                    "UPDATE clock_watch SET seen_at = $1, stepped_from = $2, stepped_to = $3 WHERE id = 1",
-                )
-                .bind(time.0)
-                .bind(last.map(|last| last.from.0))
-                .bind(last.map(|last| last.to.0))
-                .execute(&mut *c)
-                .await?;
+                sqlx::query(LEAVE)
+                    .bind(time.0)
+                    .bind(last.map(|last| last.from.0))
+                    .bind(last.map(|last| last.to.0))
+                    .bind(uptime.as_ref().map(Uptime::boot_id))
+                    .bind(uptime.as_ref().map(Uptime::at_ms))
+                    .execute(&mut *c)
+                    .await?;
                 word = time;
             }
             Ok((asked, time, word, step))
@@ -157,19 +202,33 @@ impl Clock {
     }
 }
 
+const LEAVE: &str = "\
+    UPDATE clock_watch SET seen_at = $1, stepped_from = $2, stepped_to = $3, boot_id = $4, uptime_ms = $5, \
+    uptime_at = $1 WHERE id = 1";
+
 fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
     value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where the clock should stand, for an engine that remembers `before`; `own` is what it reckons from its
 /// own last look. If another has left word since, its word counts, left at some time after that look.
-/// One that has just started knows no more than that it is later than the word.
-fn expected(before: Option<Watch>, own: Expected, word: Millis, is_alone: bool) -> Option<Expected> {
-    match before {
-        Some(before) if before.word == word => Some(own),
-        Some(before) => Some((word, word.plus(before.looked.elapsed()))),
-        None if is_alone => None,
-        None => Some((word, Millis(i64::MAX))),
+/// One that has just started goes by the age of the word, where its machine knows that (with the time
+/// that the answer took); else by no more than that it is later than the word.
+fn expected(
+    before: Option<Watch>,
+    own: Expected,
+    (word, age): (Millis, Option<(i64, Duration)>),
+    is_alone: bool,
+) -> Option<Expected> {
+    match (before, age) {
+        (Some(before), _) if before.word == word => Some(own),
+        (Some(before), _) => Some((word, word.plus(before.looked.elapsed()))),
+        (None, Some((age_ms, took))) => {
+            let earliest = Millis(word.0.saturating_add(age_ms));
+            Some((earliest, earliest.plus(took)))
+        }
+        (None, None) if is_alone => None,
+        (None, None) => Some((word, Millis(i64::MAX))),
     }
 }
 
@@ -181,9 +240,9 @@ fn judge(time: Millis, expected: Option<Expected>) -> Option<ClockStep> {
 }
 
 /// Is it time for a word, and for this engine to leave it?
-fn leaves_word(before: Option<Watch>, word: Millis, time: Millis) -> bool {
+fn leaves_word(before: Option<Watch>, knows_age: bool, word: Millis, time: Millis) -> bool {
     let ahead = time.0.saturating_sub(word.0);
-    let is_silent = before.is_none_or(|before| before.began.elapsed() < SILENCE);
+    let is_silent = !knows_age && before.is_none_or(|before| before.began.elapsed() < SILENCE);
     // The very first word of all is none that others could contradict.
     ahead.abs() >= WORD_MS && (!is_silent || ahead <= TOLERANCE_MS || word == Millis(0))
 }
@@ -259,7 +318,7 @@ mod tests {
         let watch = before.map(|(_, word)| Watch { began: looked, looked, word: Millis(word) });
         let own =
             before.map_or((Millis(0), Millis(0)), |(time, _)| (Millis(time + 1000), Millis(time + 1005)));
-        judge(Millis(time), expected(watch, own, Millis(word), false)).map(ClockStep::by_ms)
+        judge(Millis(time), expected(watch, own, (Millis(word), None), false)).map(ClockStep::by_ms)
     }
 
     fn is_about(step: Option<i64>, by: i64) -> bool {
@@ -297,11 +356,43 @@ mod tests {
     fn an_engine_that_starts_knows_a_step_back_and_says_nothing_of_a_time_far_ahead() {
         assert!(is_about(looked(None, HOUR, 2 * HOUR), -HOUR));
         assert_eq!(looked(None, 2 * HOUR, HOUR), None, "all engines may have been away");
-        assert!(!leaves_word(None, Millis(HOUR), Millis(2 * HOUR)));
-        assert!(leaves_word(None, Millis(HOUR), Millis(HOUR + 6_000)));
-        assert!(leaves_word(None, Millis(0), Millis(2 * HOUR)), "the first of all");
+        assert!(!leaves_word(None, false, Millis(HOUR), Millis(2 * HOUR)));
+        assert!(leaves_word(None, false, Millis(HOUR), Millis(HOUR + 6_000)));
+        assert!(leaves_word(None, false, Millis(0), Millis(2 * HOUR)), "the first of all");
         let long_ago = Instant::now().checked_sub(SILENCE).unwrap();
         let watch = Watch { began: long_ago, looked: long_ago, word: Millis(HOUR) };
-        assert!(leaves_word(Some(watch), Millis(HOUR), Millis(2 * HOUR)), "nobody has contradicted");
+        assert!(leaves_word(Some(watch), false, Millis(HOUR), Millis(2 * HOUR)), "nobody has contradicted");
+    }
+
+    #[test]
+    fn an_engine_that_starts_where_the_last_word_was_left_tells_an_outage_from_a_step() {
+        let own = (Millis(0), Millis(0));
+        let stepped = |by: i64, is_alone| {
+            let word = (Millis(5 * HOUR), Some((HOUR, Duration::from_millis(5))));
+            judge(Millis(6 * HOUR + by), expected(None, own, word, is_alone)).map(ClockStep::by_ms)
+        };
+        for is_alone in [false, true] {
+            assert_eq!(stepped(0, is_alone), None, "an hour has passed");
+            assert!(is_about(stepped(2 * HOUR, is_alone), 2 * HOUR));
+            assert!(is_about(stepped(-2 * HOUR, is_alone), -2 * HOUR), "not by the outage less");
+        }
+        assert!(leaves_word(None, true, Millis(HOUR), Millis(2 * HOUR)), "it knows that they have passed");
+    }
+
+    #[test]
+    fn a_word_of_an_engine_that_knew_of_no_uptime_has_no_known_age() {
+        let now = Uptime::read().unwrap();
+        let word = |seen_at| Word {
+            seen_at,
+            stepped_from: None,
+            stepped_to: None,
+            boot_id: Some(now.boot_id().to_owned()),
+            uptime_ms: Some(now.at_ms() - 7_000),
+            uptime_at: Some(HOUR),
+            now: 2 * HOUR,
+        };
+        assert_eq!(word(HOUR).age_ms(Some(&now)), Some(7_000));
+        assert_eq!(word(HOUR + 5_000).age_ms(Some(&now)), None, "the uptime is of an older word");
+        assert_eq!(word(HOUR).age_ms(None), None);
     }
 }

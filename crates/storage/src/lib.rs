@@ -167,7 +167,7 @@ mod tests {
         send((processes.list("w", None, 1), processes.delete(ProcessId(id), at)));
 
         let runs = storage.runs();
-        send((runs.append(&[]), runs.load(RunId(id)), runs.get(RunId(id)), runs.events(RunId(id), 0, 1)));
+        send((runs.append(&[]), runs.load(RunId(id)), runs.get(RunId(id)), runs.events(RunId(id), 0, 1, 1)));
         send((
             runs.run_of(&[]),
             runs.claim_dispatch(&[], Duration::ZERO),

@@ -14,6 +14,7 @@ mod kept;
 mod looping;
 mod policy;
 mod reach;
+mod replay;
 mod scope;
 mod sequences;
 mod state;
@@ -35,6 +36,7 @@ pub use graph::{
 pub use kept::Kept;
 pub use looping::Loop;
 pub use policy::Policy;
+pub use replay::Replay;
 pub use state::{Broken, State};
 pub(crate) use verdict::unknown_execution;
 

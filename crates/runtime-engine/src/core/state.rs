@@ -127,24 +127,6 @@ impl Phase {
 }
 
 impl State {
-    /// Folds a stored history.
-    ///
-    /// # Errors
-    /// [`Broken`], when the history does not fit the process.
-    pub fn replay(
-        run_id: RunId,
-        graph: Arc<Graph>,
-        events: impl IntoIterator<Item = (Millis, Event)>,
-    ) -> Result<Self, Broken> {
-        let mut events = events.into_iter();
-        let Some((at, Event::RunStarted(started))) = events.next() else { return Err(Broken::NoStart) };
-        let mut state = Self::begun(run_id, graph, started, at);
-        for (at, event) in events {
-            state.apply(at, &event)?;
-        }
-        Ok(state)
-    }
-
     /// The state after `run_started`.
     pub(super) fn begun(run_id: RunId, graph: Arc<Graph>, started: Arc<RunStarted>, at: Millis) -> Self {
         let inputs = Arc::new(started.payload.clone());

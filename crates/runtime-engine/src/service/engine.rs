@@ -7,10 +7,13 @@ use super::{
     large_outputs::LargeOutputs,
     metrics::Metrics,
 };
-use crate::core::{Event, Policy, State, Unreadable};
-use contract::{ErrorCode, Millis, RpcError, RunId, report::ReportOutcome};
+use crate::core::{Event, Policy, Replay, Unreadable};
+use contract::{ErrorCode, RpcError, RunId, report::ReportOutcome};
 use std::sync::Arc;
-use storage::{Storage, runs::StoredRun};
+use storage::{
+    Storage,
+    runs::{Page, StoredEvent},
+};
 use tokio::sync::{mpsc, oneshot};
 
 /// What all parts share.
@@ -29,26 +32,39 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Reads a run and folds its history; `None`: there is no such run.
+    /// Reads a run and folds its history, page by page; `None`: there is no such run.
     ///
     /// # Errors
-    /// `engine_unavailable`, also for a run that only a newer engine can read; `internal` for a history that cannot be read.
+    /// `engine_unavailable`, also for a run that only a newer engine can read; `internal` for a history
+    /// that cannot be read.
     pub(crate) async fn load(&self, run_id: RunId) -> Result<Option<Held>, RpcError> {
-        let stored = self.storage.runs().load(run_id).await.map_err(|error| unavailable(&error))?;
-        let Some(StoredRun { run, events }) = stored else { return Ok(None) };
+        let history = self.storage.runs().history(run_id).await.map_err(|error| unavailable(&error))?;
+        let Some(mut history) = history else { return Ok(None) };
+        let run = history.run();
+        let sequence = run.sequence;
         let graph = self.graphs.get(run.process_id, run.process_revision).await;
-        let graph = graph.map_err(|error| unrunnable(run_id, error))?;
-        let events = events
-            .iter()
-            .map(|event| Ok((event.at, Event::read(&event.kind, &event.body)?)))
-            .collect::<Result<Vec<(Millis, Event)>, Unreadable>>()
-            .map_err(|error| match error {
-                Unreadable::Malformed { .. } => unreadable(run_id, &error),
-                Unreadable::Newer { .. } | Unreadable::UnknownKind(_) => too_old(run_id, &error),
-            })?;
-        let state = State::replay(run_id, graph, events).map_err(|error| unreadable(run_id, &error))?;
-        Ok(Some(Held { state, sequence: run.sequence }))
+        let mut replay = Replay::new(run_id, graph.map_err(|error| unrunnable(run_id, error))?);
+        loop {
+            match history.next().await.map_err(|error| unavailable(&error))? {
+                Page::Events(events) => fold(&mut replay, run_id, events)?,
+                Page::End => break,
+                Page::Gone => return Ok(None),
+            }
+        }
+        let state = replay.end().map_err(|error| unreadable(run_id, &error))?;
+        Ok(Some(Held { state, sequence }))
     }
+}
+
+fn fold(replay: &mut Replay, run_id: RunId, events: Vec<StoredEvent>) -> Result<(), RpcError> {
+    for stored in events {
+        let event = Event::read(&stored.kind, &stored.body).map_err(|error| match error {
+            Unreadable::Malformed { .. } => unreadable(run_id, &error),
+            Unreadable::Newer { .. } | Unreadable::UnknownKind(_) => too_old(run_id, &error),
+        })?;
+        replay.fold(stored.at, event).map_err(|error| unreadable(run_id, &error))?;
+    }
+    Ok(())
 }
 
 fn unreadable(run_id: RunId, error: &dyn std::error::Error) -> RpcError {

@@ -129,6 +129,7 @@ fn bind(settings: &Settings, engine: Engine) -> Result<Server<Door>, Error> {
         limits: Limits { max_frame_bytes: settings.max_frame_bytes.saturating_mul(2), ..Limits::default() },
         proxy_protocol: TrustProxy::Nobody,
         tls: settings.tls.clone(),
+        wipe_requests: false,
     };
     let server = Server::bind(config, Arc::clone(&door))?;
     door.know_stats(server.stats());

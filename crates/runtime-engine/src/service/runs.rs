@@ -186,8 +186,10 @@ pub(super) async fn history(engine: &Engine, asked: RunHistoryRequest) -> Result
     let limit = page(asked.limit, MAX_EVENTS)?;
     // The row first: an event that comes meanwhile may then be on the page, never missing before `last`.
     let row = row(engine, &RunRef { run_id: asked.run_id, process_id: asked.process_id }).await?;
-    let events = engine.shared.storage.runs().events(asked.run_id, asked.after, limit).await;
-    let events = fitting(events.map_err(|error| unavailable(&error))?, engine.shared.page_bytes);
+    // As many as an answer holds.
+    let bytes = u32::try_from(engine.shared.page_bytes).unwrap_or(u32::MAX);
+    let events = engine.shared.storage.runs().events(asked.run_id, asked.after, limit, bytes).await;
+    let events = events.map_err(|error| unavailable(&error))?.into_iter();
     let events: Vec<HistoryEvent> = events.map(shown).collect::<Result<_, _>>()?;
     let newest = events.last().map_or(0, |event| event.sequence);
     Ok(RunHistory { events, last: row.sequence.max(newest) })
@@ -234,19 +236,6 @@ fn summary(row: RunRow) -> RunSummary {
         finished_at: row.finished_at,
         error: row.error.and_then(|error| error.read().ok()),
     }
-}
-
-/// As many of the first events as an answer holds, but always one.
-fn fitting(events: Vec<StoredEvent>, page_bytes: usize) -> impl Iterator<Item = StoredEvent> {
-    let mut total = 0usize;
-    events
-        .into_iter()
-        .enumerate()
-        .take_while(move |(place, event)| {
-            total = total.saturating_add(event.body.text().len());
-            *place == 0 || total <= page_bytes
-        })
-        .map(|(_, event)| event)
 }
 
 /// An event as it is shown: without the envelope that the engine stores it in.

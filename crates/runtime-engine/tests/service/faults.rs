@@ -1,9 +1,9 @@
 //! Restarts, lost queues, deadlines, an absent database, wrong credentials.
 
-use crate::bed::{Bed, LONG, chain, on_both_databases, start_of, tasks};
+use crate::bed::{Bed, LONG, chain, on_both_databases, start_of, tasks, values};
 use contract::{
     ErrorCode, pattern,
-    report::{Dispatched, ReportOutcome, StepError},
+    report::{Dispatched, Partial, ReportBody, ReportOutcome, StepError, StepReport},
     run::{NodeStatus, RunList, RunListRequest, RunStarted, RunStatus},
 };
 use queue::{Lane, Queue};
@@ -14,6 +14,7 @@ use storage::runs::{Append, Appended, NewEvent};
 
 on_both_databases!(
     a_restarted_engine_goes_on_in_the_middle_of_a_run,
+    a_restarted_engine_reads_a_history_of_many_pages,
     the_sweep_publishes_again_what_a_flushed_queue_lost,
     a_full_lane_keeps_nothing_from_the_other,
     a_failed_delivery_comes_again_as_a_new_attempt_until_the_budget_is_used_up,
@@ -50,6 +51,32 @@ async fn a_restarted_engine_goes_on_in_the_middle_of_a_run(bed: Bed) {
         (detail.run.status, &detail.public_inputs.unwrap()["r"]),
         (RunStatus::Finished, &contract::Json::of(&3).unwrap())
     );
+    engine.stop().await;
+}
+
+/// Its pages are counted by the suite of `storage`.
+async fn a_restarted_engine_reads_a_history_of_many_pages(bed: Bed) {
+    let engine = bed.engine().await;
+    let run_id = engine.run(bed.process(&tasks(&["a"])).await, &json!({})).await;
+    let task = bed.take(Lane::Plugin).await;
+    let partial = |sequence| StepReport {
+        execution_id: task.execution_id,
+        run_id: Some(run_id),
+        body: ReportBody::Partial(Partial {
+            sequence,
+            outputs: values(&json!({"o": "x".repeat(1_048_576)})),
+        }),
+    };
+    for first in [0, 5] {
+        let told = engine.reports((first..first + 5).map(partial).collect()).await;
+        assert!(told.iter().all(|outcome| outcome.code() == "applied"), "{told:?}");
+    }
+    engine.stop().await;
+
+    let engine = bed.engine().await;
+    assert_eq!(engine.reports(vec![partial(9)]).await[0].code(), "duplicate");
+    assert_eq!(engine.finish(&task, &json!({"o": 1})).await.code(), "applied");
+    assert_eq!(engine.get(run_id).await.run.status, RunStatus::Finished);
     engine.stop().await;
 }
 

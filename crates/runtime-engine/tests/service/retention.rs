@@ -49,7 +49,7 @@ async fn task_of(bed: &Bed, run_id: RunId) -> contract::task::Task {
 async fn gone(bed: &Bed, engine: &Engine, task: &contract::task::Task) {
     let runs = bed.storage.runs();
     while get(engine, task.run_id).await.is_some()
-        || !runs.events(task.run_id, 0, 1).await.unwrap().is_empty()
+        || !runs.events(task.run_id, 0, 1, u32::MAX).await.unwrap().is_empty()
         || runs.run_of(&[task.execution_id]).await.unwrap()[0].is_some()
     {
         tokio::task::yield_now().await;

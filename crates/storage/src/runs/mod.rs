@@ -10,6 +10,7 @@
 
 mod append;
 mod attempts;
+mod history;
 mod live;
 mod places;
 mod prune;
@@ -17,10 +18,11 @@ mod read;
 
 pub use append::{Append, Appended, AttemptUpdate, NewAttempt, NewEvent, NewRun};
 pub use attempts::{AttemptLane, DueAttempt, LANE_PERSON, LANE_TIMER, OutstandingAttempt};
+pub use history::{History, Page, StoredEvent, StoredRun};
 pub use live::{AttemptPlace, LiveAttempt, StepWord};
 pub use places::{PlaceClaim, PlaceClaims};
 pub use prune::{Look, Prunable};
-pub use read::{RunCursor, RunFilter, RunRow, StoredEvent, StoredRun};
+pub use read::{RunCursor, RunFilter, RunRow};
 
 use crate::db::Db;
 use std::{fmt, str::FromStr};

@@ -1,4 +1,4 @@
-//! Reading runs and their events.
+//! Reading runs.
 
 use super::Runs;
 use crate::{
@@ -38,28 +38,6 @@ pub struct RunRow {
     pub error: Option<Json>,
     /// The key that it was started with.
     pub idempotency_key: Option<String>,
-}
-
-/// One event of a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredEvent {
-    /// Its place in the run, from 1 without gaps.
-    pub sequence: u64,
-    /// When it was appended.
-    pub at: Millis,
-    /// Its kind.
-    pub kind: String,
-    /// Its body, raw.
-    pub body: Json,
-}
-
-/// A run with all its events up to [`RunRow::sequence`].
-#[derive(Clone, Debug)]
-pub struct StoredRun {
-    /// The run.
-    pub run: RunRow,
-    /// Its events in order.
-    pub events: Vec<StoredEvent>,
 }
 
 /// Which runs a list shows.
@@ -110,7 +88,7 @@ impl RunRow {
 }
 
 #[derive(FromRow)]
-struct Row {
+pub(super) struct Row {
     run_id: Uuid,
     process_id: Uuid,
     process_revision: i64,
@@ -123,6 +101,13 @@ struct Row {
     finished_at: Option<i64>,
     error: Option<String>,
     idempotency_key: Option<String>,
+}
+
+impl Row {
+    /// The number of the run's last event.
+    pub(super) fn sequence(&self) -> i64 {
+        self.sequence
+    }
 }
 
 impl TryFrom<Row> for RunRow {
@@ -147,29 +132,13 @@ impl TryFrom<Row> for RunRow {
     }
 }
 
-type Event = (i64, i64, String, String);
-
-fn event(run_id: RunId, (sequence, at, kind, body): Event) -> Result<StoredEvent> {
-    let what = || format!("event {sequence} of run {run_id}");
-    Ok(StoredEvent {
-        sequence: rows::unsigned(sequence, what())?,
-        at: Millis(at),
-        kind,
-        body: Json::parse(body).map_err(|error| Error::corrupt(what(), &error))?,
-    })
-}
-
 const WITH_KEY: &str = "SELECT run_id FROM runs WHERE process_id = $1 AND idempotency_key = $2";
 const RUNNING: &str = "\
     SELECT COUNT(*) FROM process_places p JOIN runs r ON r.run_id = p.run_id \
     WHERE p.process_id = $1 AND r.status = 'running'";
-const GET: &str = "\
+pub(super) const GET: &str = "\
     SELECT run_id, process_id, process_revision, workspace_id, user_id, status, sequence, created_at, \
            updated_at, finished_at, error, idempotency_key FROM runs WHERE run_id = $1";
-
-const EVENTS: &str = "\
-    SELECT sequence, at, kind, body FROM run_events \
-    WHERE run_id = $1 AND sequence > $2 ORDER BY sequence LIMIT $3";
 
 impl Runs {
     /// A run without its events.
@@ -193,49 +162,6 @@ impl Runs {
             Ok(sqlx::query_scalar(WITH_KEY).bind(process_id.0).bind(key).fetch_optional(c).await?)
         })?;
         Ok(run_id.map(RunId))
-    }
-
-    /// A run with all its events. [`Error::Corrupt`] when the events do not lead to its sequence
-    /// number without gaps.
-    pub async fn load(&self, run_id: RunId) -> Result<Option<StoredRun>> {
-        let found: Option<(Row, Vec<Event>)> = read!(&self.db, |c| {
-            let row: Option<Row> = sqlx::query_as(GET).bind(run_id.0).fetch_optional(&mut *c).await?;
-            let Some(row) = row else { return Ok(None) };
-            // Sequence numbers have no gaps, so as a limit the row's cuts off what came after it.
-            let events = sqlx::query_as(EVENTS)
-                .bind(run_id.0)
-                .bind(0_i64)
-                .bind(row.sequence)
-                .fetch_all(&mut *c)
-                .await?;
-            Ok(Some((row, events)))
-        })?;
-        let Some((row, events)) = found else { return Ok(None) };
-        let run = RunRow::try_from(row)?;
-        let events: Vec<_> = events.into_iter().map(|row| event(run_id, row)).collect::<Result<_>>()?;
-        let gap = events.iter().zip(1..).find(|(event, place)| event.sequence != *place);
-        let fault = match gap {
-            Some((_, missing)) => format!("event {missing} is missing"),
-            None if u64::try_from(events.len()).ok() != Some(run.sequence) => {
-                "its last events are missing".into()
-            }
-            None => return Ok(Some(StoredRun { run, events })),
-        };
-        // Events of a run that was pruned meanwhile go after its row.
-        match self.get(run_id).await? {
-            None => Ok(None),
-            Some(_) => Err(Error::corrupt(format!("run {run_id}"), &fault)),
-        }
-    }
-
-    /// At most `limit` events of a run after a sequence number, in order. Empty also for an unknown
-    /// run.
-    pub async fn events(&self, run_id: RunId, after: u64, limit: u32) -> Result<Vec<StoredEvent>> {
-        let after = rows::signed(after, "sequence")?;
-        let found: Vec<Event> = read!(&self.db, |c| {
-            Ok(sqlx::query_as(EVENTS).bind(run_id.0).bind(after).bind(i64::from(limit)).fetch_all(c).await?)
-        })?;
-        found.into_iter().map(|row| event(run_id, row)).collect()
     }
 
     /// A page of runs, newest first. The next page begins at the last row's [`RunRow::cursor`].

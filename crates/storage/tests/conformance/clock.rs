@@ -19,6 +19,7 @@ const NEAR_MS: i64 = 60_000;
 struct Stepped {
     clock: Arc<testkit::Clock>,
     storage: Storage,
+    url: String,
     _server: Postgres,
 }
 
@@ -29,8 +30,9 @@ impl Stepped {
         let clock = Arc::new(testkit::Clock::new().unwrap());
         let settings = PostgresSettings { clock: Some(Arc::clone(&clock)), ..PostgresSettings::default() };
         let server = Postgres::start_with(settings).await.unwrap();
-        let storage = open(&server.url()).await;
-        Some(Self { clock, storage, _server: server })
+        let url = server.url();
+        let storage = open(&url).await;
+        Some(Self { clock, storage, url, _server: server })
     }
 
     async fn engine(&self) -> Clock {
@@ -55,6 +57,26 @@ impl Stepped {
         let append = Append { update: vec![update], at: now, ..step(run_id, 1) };
         assert_eq!(self.storage.runs().append(&[append]).await.unwrap(), [Appended::Done]);
         run_id
+    }
+
+    async fn execute(&self, text: &'static str) {
+        let pool = sqlx::PgPool::connect(&self.url).await.unwrap();
+        sqlx::query(text).execute(&pool).await.unwrap();
+        pool.close().await;
+    }
+
+    /// The last word was left on another machine.
+    async fn word_of_another_machine(&self) {
+        self.execute("UPDATE clock_watch SET boot_id = 'another'").await;
+    }
+
+    /// All engines have been away for half an hour.
+    async fn outage(&self) {
+        self.execute(
+            "UPDATE clock_watch SET seen_at = seen_at - 1800000, uptime_at = uptime_at - 1800000, \
+             uptime_ms = uptime_ms - 1800000",
+        )
+        .await;
     }
 
     /// How long until the deadlines of the run's attempts, in milliseconds by the database's clock.
@@ -193,7 +215,8 @@ async fn a_clock_that_goes_forth_and_back_leaves_nothing_behind_whoever_saw_whic
         let left = world.left(run_id).await;
         assert!(near(left[0], HOUR_MS), "{offset}: {left:?}");
 
-        // An engine that starts meanwhile cannot know, and leaves it to who can.
+        // An engine that starts meanwhile on another machine cannot know, and leaves it to who can.
+        world.word_of_another_machine().await;
         world.clock.step(3600).unwrap();
         let started = Clock::new(world.storage.clone());
         assert_eq!(started.watch().await.unwrap(), None);
@@ -203,5 +226,52 @@ async fn a_clock_that_goes_forth_and_back_leaves_nothing_behind_whoever_saw_whic
         assert_eq!(other.watch().await.unwrap(), None);
         let left = world.left(run_id).await;
         assert!(near(left[0], HOUR_MS), "{offset}: {left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_step_while_all_engines_are_away_is_told_from_the_outage_on_their_machine() {
+    let Some(world) = Stepped::start().await else { return };
+    for offset in [3600, 0, -3600] {
+        let engine = world.engine().await;
+        let run_id = world.attempts(&[]).await;
+        drop(engine);
+        world.outage().await;
+        world.clock.step(offset).unwrap();
+        let engine = Clock::new(world.storage.clone());
+        engine.watch().await.unwrap().expect("a step");
+        let left = world.left(run_id).await;
+        assert!(near(left[0], HOUR_MS), "{offset}: {left:?}");
+        assert_eq!(engine.watch().await.unwrap(), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_of_all_engines_alone_is_no_step() {
+    let Some(world) = Stepped::start().await else { return };
+    drop(world.engine().await);
+    let run_id = world.attempts(&[]).await;
+    world.outage().await;
+    let engine = world.engine().await;
+    assert_eq!(engine.watch().await.unwrap(), None);
+    let left = world.left(run_id).await;
+    assert!(near(left[0], HOUR_MS), "{left:?}");
+}
+
+/// What a machine cannot know is stated: by a step back, what is outstanding waits longer by the outage;
+/// a step forward passes for one.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_another_machine_the_outage_that_a_step_fell_into_is_waited_for_once_more_at_most() {
+    let Some(world) = Stepped::start().await else { return };
+    for (offset, moved) in [(-3600, HOUR_MS / 2), (0, -HOUR_MS)] {
+        let engine = world.engine().await;
+        let run_id = world.attempts(&[]).await;
+        drop(engine);
+        world.outage().await;
+        world.word_of_another_machine().await;
+        world.clock.step(offset).unwrap();
+        Clock::new(world.storage.clone()).watch().await.unwrap();
+        let left = world.left(run_id).await;
+        assert!(near(left[0], HOUR_MS + moved), "{offset}: {left:?}");
     }
 }

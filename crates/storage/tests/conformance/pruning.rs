@@ -71,7 +71,7 @@ async fn a_pruned_run_is_gone_with_its_events_its_attempts_and_its_key(storage: 
     assert!(runs.load(gone.run_id).await.unwrap().is_none());
     assert_eq!(runs.with_key(process_id, "k").await.unwrap(), None);
     drop_all(&storage).await;
-    assert!(runs.events(gone.run_id, 0, 10).await.unwrap().is_empty());
+    assert!(runs.events(gone.run_id, 0, 10, u32::MAX).await.unwrap().is_empty());
     let attempts = runs.run_of(&[gone.execution_id, kept.execution_id]).await.unwrap();
     assert_eq!(attempts, [None, Some(kept.run_id)]);
     assert_eq!(runs.load(kept.run_id).await.unwrap().unwrap().events.len(), 2);
@@ -148,7 +148,7 @@ async fn a_long_history_goes_by_parts(storage: Storage) {
     let short = made(&storage, ProcessId(id()), None, Some(5)).await.run_id;
     let runs = storage.runs();
     assert_eq!(runs.prune(&[long, short]).await.unwrap(), 2);
-    let left = async |run_id| runs.events(run_id, 0, 1000).await.unwrap().len();
+    let left = async |run_id| runs.events(run_id, 0, 1000, u32::MAX).await.unwrap().len();
     assert_eq!((left(long).await, left(short).await), (251, 2));
     assert!(runs.drop_events(100).await.unwrap());
     assert_eq!((left(long).await, left(short).await), (151, 2));
@@ -181,7 +181,7 @@ async fn two_pruners_at_once_do_no_harm(storage: Storage) {
     assert_eq!(one.await.unwrap() + two.await.unwrap(), 30);
     drop_all(&storage).await;
     for run_id in ids {
-        assert!(storage.runs().events(run_id, 0, 10).await.unwrap().is_empty());
+        assert!(storage.runs().events(run_id, 0, 10, u32::MAX).await.unwrap().is_empty());
     }
     assert_eq!(storage.runs().outstanding(kept.run_id).await.unwrap().len(), 1);
 }

@@ -5,7 +5,7 @@ use contract::{Millis, ProcessId, RunId, run::RunStatus};
 use futures::future::join_all;
 use storage::{
     Error, Storage,
-    runs::{Append, Appended, AttemptUpdate, NewEvent, RunRow},
+    runs::{Append, Appended, AttemptUpdate, History, NewEvent, Page, RunRow},
 };
 
 suite!(
@@ -24,6 +24,10 @@ suite!(
     payloads_come_back_byte_by_byte,
     a_body_of_a_mebibyte_is_stored,
     events_are_paged_by_sequence,
+    a_page_of_events_is_bounded_by_their_bytes_but_has_one_in_any_case,
+    a_history_is_read_by_pages_bounded_in_events_and_bytes_however_long_it_is,
+    a_history_ends_where_its_run_stood_when_the_reading_began,
+    the_history_of_a_run_that_is_deleted_meanwhile_is_gone,
 );
 
 async fn one(storage: &Storage, append: Append) -> Appended {
@@ -200,7 +204,7 @@ async fn an_idempotency_key_starts_one_run_per_process(storage: Storage) {
     assert_eq!(answers[2..], [Appended::Done, Appended::Done]);
     assert_eq!(one(&storage, keyed("a", 1)).await, Appended::Exists(first_id));
     assert!(storage.runs().load(batch[1].run_id).await.unwrap().is_none());
-    assert!(storage.runs().events(batch[1].run_id, 0, 10).await.unwrap().is_empty());
+    assert!(storage.runs().events(batch[1].run_id, 0, 10, u32::MAX).await.unwrap().is_empty());
 }
 
 async fn of_eight_starts_with_one_key_one_creates_the_run(storage: Storage) {
@@ -270,9 +274,82 @@ async fn events_are_paged_by_sequence(storage: Storage) {
     let run_id = started(&storage).await;
     let events: Vec<NewEvent> = (2..=9).map(|n| event(&n.to_string())).collect();
     assert_eq!(one(&storage, Append { events, ..step(run_id, 1) }).await, Appended::Done);
-    let page = storage.runs().events(run_id, 4, 3).await.unwrap();
+    let page = storage.runs().events(run_id, 4, 3, u32::MAX).await.unwrap();
     assert_eq!(page.iter().map(|event| event.sequence).collect::<Vec<_>>(), [5, 6, 7]);
-    assert!(storage.runs().events(run_id, 9, 3).await.unwrap().is_empty());
+    assert!(storage.runs().events(run_id, 9, 3, u32::MAX).await.unwrap().is_empty());
+}
+
+async fn a_page_of_events_is_bounded_by_their_bytes_but_has_one_in_any_case(storage: Storage) {
+    let run_id = started(&storage).await;
+    let text = |bytes: usize| format!("\"{}\"", "ж".repeat((bytes - 2) / 2));
+    let events = [100, 100, 100, 1_000, 100].map(|bytes| event(&text(bytes))).to_vec();
+    assert_eq!(one(&storage, Append { events, ..step(run_id, 1) }).await, Appended::Done);
+    let page = async |after, bytes| {
+        let events = storage.runs().events(run_id, after, 100, bytes).await.unwrap();
+        events.iter().map(|event| event.sequence).collect::<Vec<_>>()
+    };
+    assert_eq!(page(1, 299).await, [2, 3]);
+    assert_eq!(page(1, 300).await, [2, 3, 4]);
+    assert_eq!(page(4, 300).await, [5], "one that is larger than a page comes alone");
+    assert_eq!(page(5, 300).await, [6]);
+}
+
+/// The pages of a run: how many events and how many bytes each has.
+async fn pages(history: &mut History) -> Vec<(u64, usize)> {
+    let mut found = Vec::new();
+    let mut next = 1;
+    loop {
+        match history.next().await.unwrap() {
+            Page::Events(events) => {
+                for event in &events {
+                    assert_eq!(event.sequence, next, "in order and without gaps");
+                    next += 1;
+                }
+                let bytes = events.iter().map(|event| event.body.text().len()).sum();
+                found.push((u64::try_from(events.len()).unwrap(), bytes));
+            }
+            Page::End => return found,
+            Page::Gone => panic!("the run is there"),
+        }
+    }
+}
+
+async fn a_history_is_read_by_pages_bounded_in_events_and_bytes_however_long_it_is(storage: Storage) {
+    const MIB: usize = 1024 * 1024;
+    let run_id = started(&storage).await;
+    let small: Vec<NewEvent> = (2..=2_500).map(|n| event(&n.to_string())).collect();
+    assert_eq!(one(&storage, Append { events: small, ..step(run_id, 1) }).await, Appended::Done);
+    let large = [1, 1, 1, 1, 1, 5, 1].map(|mib: usize| event(&format!("\"{}\"", "x".repeat(mib * MIB - 2))));
+    assert_eq!(one(&storage, Append { events: large.to_vec(), ..step(run_id, 2_500) }).await, Appended::Done);
+    let mut history = storage.runs().history(run_id).await.unwrap().unwrap();
+    assert_eq!(history.run().sequence, 2_507);
+    let pages = pages(&mut history).await;
+    let events: Vec<u64> = pages.iter().map(|(events, _)| *events).collect();
+    assert_eq!(events, [1_000, 1_000, 503, 2, 1, 1]);
+    assert!(pages.iter().all(|(events, bytes)| *bytes <= 4 * MIB || *events == 1), "{pages:?}");
+}
+
+async fn a_history_ends_where_its_run_stood_when_the_reading_began(storage: Storage) {
+    let run_id = started(&storage).await;
+    let events: Vec<NewEvent> = (2..=1_500).map(|n| event(&n.to_string())).collect();
+    assert_eq!(one(&storage, Append { events, ..step(run_id, 1) }).await, Appended::Done);
+    let mut history = storage.runs().history(run_id).await.unwrap().unwrap();
+    assert_eq!(one(&storage, step(run_id, 1_500)).await, Appended::Done);
+    let read: u64 = pages(&mut history).await.iter().map(|(events, _)| events).sum();
+    assert_eq!(read, 1_500);
+}
+
+async fn the_history_of_a_run_that_is_deleted_meanwhile_is_gone(storage: Storage) {
+    let run_id = started(&storage).await;
+    let events: Vec<NewEvent> = (2..=1_500).map(|n| event(&n.to_string())).collect();
+    let ended =
+        Append { events, status: RunStatus::Finished, finished_at: Some(Millis(3_000)), ..step(run_id, 1) };
+    assert_eq!(one(&storage, ended).await, Appended::Done);
+    let mut history = storage.runs().history(run_id).await.unwrap().unwrap();
+    assert!(matches!(history.next().await.unwrap(), Page::Events(_)));
+    assert_eq!(storage.runs().prune(&[run_id]).await.unwrap(), 1);
+    while storage.runs().drop_events(1_000).await.unwrap() {}
+    assert_eq!(history.next().await.unwrap(), Page::Gone);
 }
 
 /// Not of the suite: what SQLite and PostgreSQL cannot be asked the same way.

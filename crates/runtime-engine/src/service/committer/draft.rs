@@ -22,6 +22,8 @@ pub(super) struct Draft {
     pub(super) withdrawn: Vec<ExecutionId>,
     /// How many events an append beyond `expected` holds.
     pub(super) grown: u64,
+    /// Did a running step say something to people? That is no event.
+    pub(super) has_word: bool,
 }
 
 impl Draft {
@@ -38,6 +40,7 @@ impl Draft {
             publish: Vec::new(),
             withdrawn: Vec::new(),
             grown: 0,
+            has_word: false,
         }
     }
 
@@ -82,6 +85,7 @@ impl Draft {
         if touched.heartbeat_at.is_none() && touched.is_running {
             update.acked_at = Some(at);
         }
+        self.has_word |= touched.progress.is_some() || touched.message.is_some();
         update.deadline = touched.deadline.map(Some).or(update.deadline);
         update.heartbeat_at = touched.heartbeat_at.or(update.heartbeat_at);
         update.progress = touched.progress.or_else(|| update.progress.take());

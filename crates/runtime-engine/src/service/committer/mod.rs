@@ -326,6 +326,8 @@ impl Committer {
         self.publish(&held.state, &draft);
         if draft.grown > 0 {
             self.publisher.say(Word::Changed(run_id));
+        } else if draft.has_word {
+            self.publisher.say(Word::Said(run_id));
         }
         self.cache.put(run_id, held);
     }
