@@ -14,58 +14,69 @@ pub(crate) type Work =
 ///
 /// Without any [`Node::input`] the set of inputs is open: every name is accepted.
 #[derive(Clone, Debug)]
-pub struct Node(ExecutorItem);
+pub struct Node {
+    item: ExecutorItem,
+    templates: Vec<String>,
+}
 
 impl Node {
     /// A node type and the name that people see. The node type must be unique in the platform:
     /// `plugin.<plugin id>.<name>` is the habit.
     pub fn new(node_type: &str, name: &str) -> Self {
-        Self(ExecutorItem {
+        let item = ExecutorItem {
             node_type: node_type.to_owned(),
             name: name.to_owned(),
             ..ExecutorItem::default()
-        })
+        };
+        Self { item, templates: Vec::new() }
     }
 
     /// What it does, for people.
     #[must_use]
     pub fn description(mut self, description: &str) -> Self {
-        description.clone_into(&mut self.0.description);
+        description.clone_into(&mut self.item.description);
         self
     }
 
     /// Help in Markdown.
     #[must_use]
     pub fn help(mut self, help: &str) -> Self {
-        self.0.help = Some(help.to_owned());
+        self.item.help = Some(help.to_owned());
         self
     }
 
     /// Where it stands in the palette.
     #[must_use]
     pub fn section<const N: usize>(mut self, path: [&str; N]) -> Self {
-        self.0.section_path = path.map(str::to_owned).into();
+        self.item.section_path = path.map(str::to_owned).into();
         self
     }
 
     /// Words by which it is found.
     #[must_use]
     pub fn tags<const N: usize>(mut self, tags: [&str; N]) -> Self {
-        self.0.tags = tags.map(str::to_owned).into();
+        self.item.tags = tags.map(str::to_owned).into();
+        self
+    }
+
+    /// A bundle ([`crate::Plugin::asset`]) that the editor shows on the canvas instead of its own widget.
+    #[must_use]
+    pub fn widget(mut self, asset_key: &str) -> Self {
+        self.templates.push(asset_key.to_owned());
         self
     }
 
     /// Declares an input; the order is that of the editor's form.
     #[must_use]
     pub fn input(mut self, param: Param) -> Self {
-        self.0.inputs.get_or_insert_default().push(param.into_declared());
+        self.item.inputs.get_or_insert_default().push(param.into_declared());
         self
     }
 
     /// Declares an output.
     #[must_use]
     pub fn output(mut self, param: Param) -> Self {
-        self.0.outputs.push(param.into_declared());
+        self.item.outputs.push(param.into_declared());
         self
     }
 
@@ -78,13 +89,14 @@ impl Node {
         F: Fn(I, Context) -> R + Send + Sync + 'static,
         R: Future<Output = Result<O, Failure>> + Send + 'static,
     {
-        let declared = self.0.inputs.clone();
+        let Self { item, templates } = self;
+        let declared = item.inputs.clone();
         let run: Work = Arc::new(move |values, context| {
             let input = input::prepare(declared.as_deref(), values).and_then(|values| input::read(&values));
             let started = input.map(|input| work(input, context));
             async move { input::write(&started?.await?) }.boxed()
         });
-        RunnableNode { item: self.0, run }
+        RunnableNode { item, templates, run }
     }
 }
 
@@ -92,6 +104,8 @@ impl Node {
 #[derive(Clone)]
 pub struct RunnableNode {
     pub(crate) item: ExecutorItem,
+    /// Keys of the bundles that it needs on the canvas.
+    pub(crate) templates: Vec<String>,
     pub(crate) run: Work,
 }
 

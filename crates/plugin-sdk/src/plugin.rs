@@ -1,13 +1,24 @@
 //! A plugin: its declaration, and serving it.
 
 use crate::{
-    Error, RunnableNode, door::Door, publish::publish, reporter::Reporter, settings::PluginSettings,
+    Error, Form, RunnableNode,
+    door::Door,
+    http::Http,
+    publish::publish,
+    reporter::Reporter,
+    settings::PluginSettings,
     steps::Steps,
+    ui::{Asset, Ui},
 };
 use config::{Environment, Reader};
-use contract::manifest::{
-    DeclaredExecutor, Endpoint, ExecutorItem, MANIFEST_KIND, Manifest, Variable, read_items, read_manifest,
+use contract::{
+    Fault,
+    manifest::{
+        DeclaredExecutor, Endpoint, ExecutorItem, MANIFEST_KIND, Manifest, Variable, read_items,
+        read_manifest,
+    },
 };
+use hyper::body::Bytes;
 use serde_json::{Map, json};
 use std::{io::IsTerminal, net::SocketAddr, process::ExitCode, sync::Arc};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +33,7 @@ pub struct Plugin {
     description: String,
     variables: Vec<Variable>,
     nodes: Vec<RunnableNode>,
+    ui: Ui,
 }
 
 impl Plugin {
@@ -35,6 +47,7 @@ impl Plugin {
             description: String::new(),
             variables: Vec::new(),
             nodes: Vec::new(),
+            ui: Ui::default(),
         }
     }
 
@@ -61,6 +74,23 @@ impl Plugin {
             description: description.to_owned(),
             extra: Map::new(),
         });
+        self
+    }
+
+    /// Adds a bundle of the web UI: an ES module (`application/javascript`) whose default export is a Vue
+    /// component, `ui.form.<id>` or `ui.widget.<id>` by habit. Plugin-manager fetches it during the
+    /// publication from `PLUGIN_HEALTH_HTTP_PORT`; without that port nothing of UI is published.
+    #[must_use]
+    pub fn asset(mut self, key: &str, media_type: &str, bytes: impl Into<Bytes>) -> Self {
+        let asset = Asset { media_type: media_type.to_owned(), bytes: bytes.into() };
+        self.ui.assets.insert(key.to_owned(), asset);
+        self
+    }
+
+    /// Adds a form.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.ui.forms.push(form);
         self
     }
 
@@ -120,13 +150,20 @@ impl Plugin {
         let address = SocketAddr::new(settings.bind, settings.port);
         let config = ServerConfig { tls: settings.tls.clone(), ..ServerConfig::new("plugin", address) };
         let server = Server::bind(config, Arc::clone(&door))?;
+        let http = settings.http_port.map(|port| {
+            Http::bind(SocketAddr::new(settings.bind, port), &self.id, &self.ui, Arc::clone(&steps))
+        });
+        let http = http.transpose()?;
         let port = settings.advertised_port.unwrap_or_else(|| server.local_addr().port());
-        let manifest = self.manifest(&settings, port);
-        check(&manifest, &door.items)?;
-        Ok(BoundPlugin { server, manifest, steps, settings })
+        let http_port = http.as_ref().map(|http| http.local_addr().port());
+        let manifest = self.manifest(&settings, port, http_port);
+        check(&manifest, &door.items, self.ui.faults(&self.nodes))?;
+        Ok(BoundPlugin { server, http, manifest, steps, settings })
     }
 
-    fn manifest(&self, settings: &PluginSettings, port: u16) -> Manifest {
+    fn manifest(&self, settings: &PluginSettings, port: u16, http_port: Option<u16>) -> Manifest {
+        let host = &settings.advertised_host;
+        let base = http_port.map(|port| format!("http://{host}:{port}"));
         Manifest {
             kind: MANIFEST_KIND.to_owned(),
             plugin_id: self.id.clone(),
@@ -134,32 +171,39 @@ impl Plugin {
             label: self.label.clone(),
             description: self.description.clone(),
             variables: self.variables.clone(),
+            static_assets: base.as_ref().map(|base| self.ui.static_assets(base)).unwrap_or_default(),
+            ui: base.as_ref().and_then(|_| self.ui.manifest()),
             executors: self
                 .nodes
                 .iter()
                 .map(|node| DeclaredExecutor {
                     node_type: node.item.node_type.clone(),
-                    required_template_keys: None,
+                    required_template_keys: base
+                        .as_ref()
+                        .map(|_| node.templates.clone())
+                        .filter(|keys| !keys.is_empty()),
                     extra: Map::new(),
                 })
                 .collect(),
-            pull: Endpoint { host: settings.advertised_host.clone(), port },
+            pull: Endpoint { host: host.clone(), port },
             ..Manifest::default()
         }
     }
 }
 
 /// Judges the declaration as plugin-manager will, so that a fault shows at once and all together.
-fn check(manifest: &Manifest, items: &[ExecutorItem]) -> Result<(), Error> {
+fn check(manifest: &Manifest, items: &[ExecutorItem], mut faults: Vec<Fault>) -> Result<(), Error> {
     let read = read_manifest(&json!(manifest))
         .and_then(|(manifest, _)| read_items(&json!(items), "$.items", &manifest));
-    read.map(|_| ()).map_err(Error::Declaration)
+    faults.extend(read.err().into_iter().flatten());
+    if faults.is_empty() { Ok(()) } else { Err(Error::Declaration(faults)) }
 }
 
 /// A plugin that listens and waits to be run.
 #[derive(Debug)]
 pub struct BoundPlugin {
     server: Server<Door>,
+    http: Option<Http>,
     manifest: Manifest,
     steps: Arc<Steps>,
     settings: PluginSettings,
@@ -171,6 +215,11 @@ impl BoundPlugin {
         self.server.local_addr()
     }
 
+    /// Where health and UI bundles are served, when they are.
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::local_addr)
+    }
+
     /// What it publishes.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
@@ -179,17 +228,23 @@ impl BoundPlugin {
     /// Publishes (unless the settings say otherwise) and serves until `stop`. Then it refuses new
     /// tasks, finishes and reports what is under way within the time to drain, and returns.
     pub async fn run(self, stop: CancellationToken) {
-        let Self { server, manifest, steps, settings } = self;
+        let Self { server, http, manifest, steps, settings } = self;
         tracing::info!(
             event = "plugin_listening",
             plugin_id = manifest.plugin_id,
             publication_version = manifest.publication_version,
             address = %server.local_addr(),
+            http_port = http.as_ref().map(|http| http.local_addr().port()),
             advertised = %manifest.pull,
             "the plugin listens"
         );
         let (accept_stop, connections_stop) = (CancellationToken::new(), CancellationToken::new());
         let serving = server.run(accept_stop.clone(), connections_stop.clone());
+        let told = async {
+            if let Some(http) = http {
+                http.run(accept_stop.clone()).await;
+            }
+        };
         let publishing = async {
             if settings.publication.enabled {
                 publish(settings.publication, manifest).await;
@@ -208,7 +263,7 @@ impl BoundPlugin {
             accept_stop.cancel();
             connections_stop.cancel();
         };
-        tokio::join!(serving, living);
+        tokio::join!(serving, told, living);
         tracing::info!(event = "plugin_stopped", "the plugin has stopped");
     }
 }

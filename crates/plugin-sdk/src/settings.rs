@@ -25,6 +25,8 @@ pub struct PluginSettings {
     pub advertised_host: String,
     /// Port under which the platform reaches the plugin; `None` means the port that is listened on.
     pub advertised_port: Option<u16>,
+    /// Port of health and UI bundles over HTTP; `None` is no HTTP.
+    pub http_port: Option<u16>,
     /// Replaces the version that the code gives.
     pub version: Option<String>,
     /// Publication.
@@ -68,6 +70,8 @@ pub struct StepSettings {
     pub max_in_flight: usize,
 }
 
+const HTTP_PORT: &str = "PLUGIN_HEALTH_HTTP_PORT";
+
 impl PluginSettings {
     /// Reads the environment. Faults are collected by the reader; what comes back after a fault is
     /// only a placeholder.
@@ -77,11 +81,22 @@ impl PluginSettings {
             false,
             "Lets services start without keys and tokens; only for a machine of your own.",
         );
+        let port = listen_port(reader);
+        let http_port =
+            optional_port(reader, HTTP_PORT, "Port of health and UI bundles over HTTP; no HTTP when unset.");
+        if http_port.is_some_and(|http_port| http_port == port && port != 0) {
+            reader.fault(
+                HTTP_PORT,
+                Some(port.to_string()),
+                "is also the TCP port; give them different ports",
+            );
+        }
         Self {
             bind: reader
                 .of("CONVEYOR_BIND", "address", "0.0.0.0", "Address that every listener binds.")
                 .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            port: listen_port(reader),
+            port,
+            http_port,
             tls: TlsServer::read(reader, ServerVariables::PLUGIN),
             advertised_host: reader.text(
                 "PLUGIN_PULL_ADVERTISED_HOST",
@@ -227,6 +242,21 @@ mod tests {
             read([("RUNTIME_ENGINE_TCP_HOST", "a"), ("CONTROL_PLANE_TCP_HOST", "b")]).control_plane.host,
             "b"
         );
+    }
+
+    #[test]
+    fn http_has_a_port_of_its_own_or_there_is_none() {
+        assert_eq!(read([]).http_port, None);
+        assert_eq!(read([("PORT", "0"), ("PLUGIN_HEALTH_HTTP_PORT", "0")]).http_port, Some(0));
+        let source = Variables::of([
+            ("PORT", "9400"),
+            ("PLUGIN_HEALTH_HTTP_PORT", "9400"),
+            ("CONVEYOR_INSECURE_DEV", "true"),
+        ]);
+        let mut reader = Reader::new(&source);
+        PluginSettings::read(&mut reader);
+        let named: Vec<_> = reader.faults().iter().map(|fault| fault.variable.as_str()).collect();
+        assert_eq!(named, ["PLUGIN_HEALTH_HTTP_PORT"]);
     }
 
     #[test]

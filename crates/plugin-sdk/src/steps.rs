@@ -86,6 +86,16 @@ impl Steps {
         Ok(())
     }
 
+    /// Are no more tasks taken?
+    pub(crate) fn is_closed(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+
+    /// Steps that are not finished and reported.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.tasks.len()
+    }
+
     /// Takes no more tasks.
     pub(crate) fn close(&self) {
         self.draining.cancel();

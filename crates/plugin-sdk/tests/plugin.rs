@@ -8,12 +8,16 @@ use contract::{
     ErrorCode, Json, RpcError,
     report::{Partial, ReportBody, StepResult, StepStatus},
 };
-use plugin_sdk::{Context, Error, Failure, Node, Param, Plugin, StepSettings, Values};
+use plugin_sdk::{Context, Error, Failure, Form, Node, Param, Plugin, StepSettings, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stage::{DEADLINE, Stage, task};
 use std::{sync::Arc, time::Duration};
-use tokio::sync::Semaphore;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::Semaphore,
+};
 use wire::{CallError, Reply};
 
 #[derive(Deserialize)]
@@ -332,6 +336,67 @@ async fn a_declaration_with_faults_is_refused_with_all_of_them() {
     let mut codes: Vec<_> = faults.iter().map(|fault| fault.code.as_str()).collect();
     codes.sort_unstable();
     assert_eq!(codes, ["duplicate", "empty", "reserved"]);
+}
+
+/// What the plugin's HTTP answers to a request without a body: the head and the body.
+async fn ask(stage: &Stage, method: &str, path: &str) -> (String, String) {
+    let mut connection = TcpStream::connect(stage.http).await.unwrap();
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: plugin\r\nConnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_lowercase(), body.to_owned())
+}
+
+#[tokio::test]
+async fn health_and_bundles_are_served_where_the_manifest_says() {
+    let shown = Node::new("plugin.test.shown", "Shown").widget("ui.widget.shown");
+    let plugin = plugin(&closed())
+        .node(shown.run(|_: Values, _| async move { Ok(()) }))
+        .asset("ui.widget.shown", "application/javascript", "export default {}")
+        .asset("ui.form.è", "application/javascript", "export default 1")
+        .form(Form::new("è", "Проверка", "ui.form.è").icon("i-lucide-upload"));
+    let mut stage = Stage::start(plugin).await;
+    let manifest = stage.published.recv().await.unwrap();
+    let base = format!("http://{}", stage.http);
+    let assets = manifest["staticAssets"].as_array().unwrap();
+    let form = json!({"id": "è", "label": "Проверка", "assetKey": "ui.form.è", "icon": "i-lucide-upload"});
+    assert_eq!(manifest["ui"], json!({"forms": [form]}));
+    assert_eq!(manifest["executors"][4]["requiredTemplateKeys"], json!(["ui.widget.shown"]));
+    assert_eq!(manifest["executors"][0]["requiredTemplateKeys"], Value::Null);
+    for (asset, text) in assets.iter().zip(["export default {}", "export default 1"]) {
+        let path = asset["url"].as_str().unwrap().strip_prefix(&base).unwrap();
+        let (head, body) = ask(&stage, "GET", path).await;
+        assert!(head.starts_with("http/1.1 200"), "{head}");
+        assert!(head.contains("content-type: application/javascript; charset=utf-8"), "{head}");
+        assert_eq!(body, text);
+    }
+    let (head, body) = ask(&stage, "GET", "/health").await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    let health: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(health, json!({"status": "ok", "pluginId": "test", "steps": 0}));
+    for (method, path, status) in
+        [("GET", "/assets/none", 404), ("GET", "/", 404), ("POST", "/health", 405), ("HEAD", "/health", 200)]
+    {
+        let (head, _) = ask(&stage, method, path).await;
+        assert!(head.starts_with(&format!("http/1.1 {status}")), "{method} {path}: {head}");
+    }
+    stage.stop().await;
+}
+
+#[tokio::test]
+async fn a_form_or_widget_without_its_bundle_is_a_fault_and_without_a_port_there_is_no_ui() {
+    let node = || Node::new("a", "x").widget("ui.widget.a").run(|_: Values, _| async move { Ok(()) });
+    let plugin = Plugin::new("p", "1").node(node()).form(Form::new("f", "F", "ui.form.f"));
+    let Err(Error::Declaration(faults)) = plugin.bind(unreached()) else { panic!() };
+    let paths: Vec<_> = faults.iter().map(|fault| fault.path.as_str()).collect();
+    assert_eq!(paths, ["$.ui.forms[0].assetKey", "$.executors[0].requiredTemplateKeys[0]"]);
+    let plugin = Plugin::new("p", "1").node(node()).asset("ui.widget.a", "application/javascript", "");
+    let bound = plugin.bind(unreached()).unwrap();
+    assert_eq!(bound.http_addr(), None);
+    assert_eq!(bound.manifest().static_assets, []);
+    assert_eq!(bound.manifest().executors[0].required_template_keys, None);
 }
 
 /// Settings of a plugin that never runs.

@@ -84,6 +84,8 @@ pub(crate) struct Stage {
     pub(crate) published: mpsc::UnboundedReceiver<Value>,
     pub(crate) reported: mpsc::UnboundedReceiver<StepReport>,
     pub(crate) address: SocketAddr,
+    /// Of health and UI bundles.
+    pub(crate) http: SocketAddr,
     pub(crate) client: Client,
     pub(crate) stop: CancellationToken,
     plugin: JoinHandle<()>,
@@ -114,11 +116,11 @@ impl Stage {
         let settings = settings(server.local_addr().port(), steps);
         tokio::spawn(server.run(CancellationToken::new(), CancellationToken::new()));
         let plugin = plugin.bind(settings).unwrap();
-        let address = plugin.local_addr();
+        let (address, http) = (plugin.local_addr(), plugin.http_addr().unwrap());
         let stop = CancellationToken::new();
         let plugin = tokio::spawn(plugin.run(stop.clone()));
         let client = Client::new("127.0.0.1", address.port(), ClientConfig::default());
-        Self { published, reported, address, client, stop, plugin }
+        Self { published, reported, address, http, client, stop, plugin }
     }
 
     pub(crate) async fn deliver(&self, task: &ExecutorTask) -> Result<Value, CallError> {
@@ -157,6 +159,7 @@ fn settings(port: u16, steps: StepSettings) -> PluginSettings {
         tls: None,
         advertised_host: "127.0.0.1".into(),
         advertised_port: None,
+        http_port: Some(0),
         version: None,
         publication: PublicationSettings {
             enabled: true,
