@@ -4,7 +4,7 @@ mod read;
 
 pub use read::{read_report, reply_is_result};
 
-use crate::{ErrorCode, ExecutionId, Json, RpcError, RunId, canonical, json::present};
+use crate::{ErrorCode, ExecutionId, Json, RpcError, RunId, canonical, json::present, trace::TraceContext};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ pub struct StepReport {
 }
 
 impl StepReport {
-    /// The W3C trace context that the reporter named.
+    /// The `traceparent` of the W3C trace context that the reporter named.
     pub fn traceparent(&self) -> Option<&str> {
         match &self.body {
             ReportBody::Ack(ack) => ack.traceparent.as_deref(),
@@ -31,16 +31,28 @@ impl StepReport {
         }
     }
 
+    /// Its `tracestate`.
+    pub fn tracestate(&self) -> Option<&str> {
+        match &self.body {
+            ReportBody::Ack(ack) => ack.tracestate.as_deref(),
+            ReportBody::Result(result) => result.tracestate.as_deref(),
+            ReportBody::Heartbeat(_) | ReportBody::Partial(_) => None,
+        }
+    }
+
     /// With this trace context, unless its body names one. Reports that begin or end no work carry none.
     #[must_use]
-    pub fn within(mut self, traceparent: Option<&str>) -> Self {
-        let named = match &mut self.body {
-            ReportBody::Ack(ack) => &mut ack.traceparent,
-            ReportBody::Result(result) => &mut result.traceparent,
+    pub fn within(mut self, trace: Option<&TraceContext>) -> Self {
+        let (traceparent, tracestate) = match &mut self.body {
+            ReportBody::Ack(ack) => (&mut ack.traceparent, &mut ack.tracestate),
+            ReportBody::Result(result) => (&mut result.traceparent, &mut result.tracestate),
             ReportBody::Heartbeat(_) | ReportBody::Partial(_) => return self,
         };
-        if named.is_none() {
-            *named = traceparent.map(str::to_owned);
+        if let Some(trace) = trace
+            && traceparent.is_none()
+        {
+            *traceparent = Some(trace.traceparent.clone());
+            tracestate.clone_from(&trace.tracestate);
         }
         self
     }
@@ -71,6 +83,9 @@ pub struct Ack {
     /// W3C trace context of the reporter's work, where it named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// Work goes on.
@@ -112,6 +127,9 @@ pub struct StepResult {
     /// and does not count where two results are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// How a step ended.
@@ -157,13 +175,13 @@ impl StepError {
 impl StepResult {
     /// A success.
     pub fn ok(outputs: IndexMap<String, Json>) -> Self {
-        Self { status: StepStatus::Ok, outputs, error: None, traceparent: None }
+        Self { status: StepStatus::Ok, outputs, error: None, traceparent: None, tracestate: None }
     }
 
     /// A failure.
     pub fn failed(error: StepError) -> Self {
         let (status, outputs) = (StepStatus::Error, IndexMap::new());
-        Self { status, outputs, error: Some(error), traceparent: None }
+        Self { status, outputs, error: Some(error), traceparent: None, tracestate: None }
     }
 
     /// The digest by which two result reports are the same, over any door: canonical JSON of

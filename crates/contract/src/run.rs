@@ -97,6 +97,9 @@ pub struct RunStart {
     /// W3C trace context of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// How a run was started: `trigger.type`.

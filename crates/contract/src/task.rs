@@ -45,6 +45,9 @@ pub struct Task {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 impl Task {
@@ -64,6 +67,7 @@ impl Task {
             user_id: self.user_id,
             diagram_id: self.diagram_id,
             traceparent: self.traceparent,
+            tracestate: self.tracestate,
         }
     }
 }
@@ -100,4 +104,7 @@ pub struct ExecutorTask<Inputs = IndexMap<String, Json>> {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }

@@ -8,6 +8,7 @@ use contract::{
     ErrorCode, Json, Millis,
     report::{Heartbeat, Partial, ReportBody, StepReport},
     task::ExecutorTask,
+    trace::TraceContext,
 };
 use serde::Serialize;
 use std::sync::{
@@ -88,6 +89,15 @@ impl Context {
         self.0.task.traceparent.as_deref()
     }
 
+    /// What tracing systems add to it, to pass on too.
+    pub fn tracestate(&self) -> Option<&str> {
+        self.0.task.tracestate.as_deref()
+    }
+
+    fn trace_context(&self) -> Option<TraceContext> {
+        TraceContext::read(self.traceparent()?, self.tracestate())
+    }
+
     /// Done when nobody waits for the step any more: the run was canceled or has ended, or a newer
     /// attempt has taken over. Clean up and return soon: some seconds later the function is
     /// dropped.
@@ -131,7 +141,7 @@ impl Context {
 
     pub(crate) fn report(&self, body: ReportBody) -> StepReport {
         StepReport { execution_id: self.execution_id(), run_id: Some(self.run_id()), body }
-            .within(self.traceparent())
+            .within(self.trace_context().as_ref())
     }
 
     pub(crate) fn reporter(&self) -> &Reporter {

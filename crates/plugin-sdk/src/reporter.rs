@@ -74,6 +74,8 @@ struct Wire<'r> {
     error: Option<&'r StepError>,
     #[serde(skip_serializing_if = "Option::is_none")]
     traceparent: Option<&'r str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracestate: Option<&'r str>,
 }
 
 impl Reporter {
@@ -171,6 +173,7 @@ impl<'r> Wire<'r> {
             outputs: None,
             error: None,
             traceparent: report.traceparent(),
+            tracestate: report.tracestate(),
         };
         match &report.body {
             ReportBody::Ack(ack) => wire.worker_id = ack.worker_id.as_deref(),
@@ -233,6 +236,7 @@ mod tests {
                 ReportBody::Ack(Ack {
                     worker_id: Some("w".into()),
                     traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into()),
+                    tracestate: Some("a=1".into()),
                 }),
             ),
             (

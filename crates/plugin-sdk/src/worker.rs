@@ -54,6 +54,7 @@ pub async fn perform_until(
         Err(failure) => StepResult::failed(failure.into_step_error()),
     };
     result.traceparent = context.traceparent().map(str::to_owned);
+    result.tracestate = context.tracestate().map(str::to_owned);
     let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let code = result.error.as_ref().and_then(|error| error.code.clone());
     tracing::info!(event = "step_done", %execution_id, %run_id, status = ?result.status, code, duration_ms, "step done");

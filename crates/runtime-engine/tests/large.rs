@@ -57,6 +57,7 @@ impl Play {
             payload: Default::default(),
             pins: Default::default(),
             traceparent: None,
+            tracestate: None,
             retry_of: None,
         };
         let mut draw = Counter::default();

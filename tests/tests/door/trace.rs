@@ -81,6 +81,7 @@ async fn trace_context_goes_to_every_task_and_comes_back_into_log_and_history() 
     let http = reqwest::Client::new();
     let url = solo.platform.url(&format!("/flow/{process}/webhook"));
     let request = http.post(url).bearer_auth(API_TOKEN).header("traceparent", &caller);
+    let request = request.header("tracestate", "caller=1").header("tracestate", " congo=t61,,");
     let started: Value =
         request.json(&json!({"text": "x"})).timeout(PATIENCE).send().await.unwrap().json().await.unwrap();
     let run = started["runId"].as_str().unwrap().to_owned();
@@ -90,16 +91,20 @@ async fn trace_context_goes_to_every_task_and_comes_back_into_log_and_history() 
     let mut next = async || tokio::time::timeout(PATIENCE, tasks.recv()).await.unwrap().unwrap();
     let task = next().await;
     assert_eq!(task["traceparent"], json!(caller), "{task}");
+    assert_eq!(task["tracestate"], json!("caller=1,congo=t61"), "{task}");
     let report = |task: &Value| json!({"executionId": task["executionId"], "runId": task["runId"], "outputs": {"text": "y"}});
     let mut body = report(&task);
     body["key"] = json!(CONTROL_PLANE_KEY);
     body["traceparent"] = json!(span);
+    body["tracestate"] = json!("plugin=tcp");
     door.request("step_ack", &Json::from(&body), PATIENCE).await.unwrap();
     door.request("step_result", &Json::from(&body), PATIENCE).await.unwrap();
     let task = next().await;
     assert_eq!(task["traceparent"], json!(caller), "{task}");
+    assert_eq!(task["tracestate"], json!("caller=1,congo=t61"), "{task}");
     let url = format!("http://127.0.0.1:{}/internal/steps/result", solo.http_port);
     let request = http.post(url).bearer_auth(CONTROL_PLANE_KEY).header("traceparent", &span);
+    let request = request.header("tracestate", "plugin=http");
     let told = request.body(report(&task).to_string()).timeout(PATIENCE).send().await.unwrap();
     assert_eq!(told.status(), 200);
 
@@ -111,6 +116,9 @@ async fn trace_context_goes_to_every_task_and_comes_back_into_log_and_history() 
         history.iter().filter(|event| event["kind"] == kind && text(event).contains(traceparent)).count()
     };
     assert_eq!(traced("run_started", &caller), 1, "{history:#?}");
+    assert_eq!(traced("run_started", "caller=1,congo=t61"), 1, "{history:#?}");
+    assert_eq!((traced("step_acked", "plugin=tcp"), traced("step_finished", "plugin=tcp")), (1, 1));
+    assert_eq!(traced("step_finished", "plugin=http"), 1, "{history:#?}");
     assert_eq!((traced("step_acked", &span), traced("step_finished", &span)), (1, 2), "{history:#?}");
     for event in ["report_answered", "dispatch_ended"] {
         let lines = solo.process.lines();

@@ -9,7 +9,7 @@ use axum::{
     response::Response,
 };
 use bytes::Bytes;
-use contract::{ErrorCode, ProcessId, RpcError, RunId};
+use contract::{ErrorCode, ProcessId, RpcError, RunId, trace::TraceContext};
 use serde::de::DeserializeOwned;
 use std::{sync::Arc, time::Duration};
 use storage::users::Principal;
@@ -234,6 +234,8 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Rpc
 }
 
 /// The caller's W3C trace context, when it has the right form.
-pub(crate) fn traceparent(headers: &HeaderMap) -> Option<String> {
-    contract::trace::traceparent(headers.get("traceparent")?.to_str().ok()?).map(str::to_owned)
+pub(crate) fn trace_context(headers: &HeaderMap) -> Option<TraceContext> {
+    // A line that is no text has no form either: with it all of them are dropped.
+    let state = headers.get_all("tracestate").iter().map(|line| line.to_str().unwrap_or("?"));
+    TraceContext::read(headers.get("traceparent")?.to_str().ok()?, state)
 }

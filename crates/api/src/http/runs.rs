@@ -3,7 +3,9 @@
 use crate::{
     app::App,
     http::{
-        extract::{Asked, Caller, OfAnyRun, OfProcess, OfRun, OfStep, Payload, idempotency_key, traceparent},
+        extract::{
+            Asked, Caller, OfAnyRun, OfProcess, OfRun, OfStep, Payload, idempotency_key, trace_context,
+        },
         problem::{Answer, ErrorBody, Problem, json},
         processes::owned_head,
         views::{History, RunFull, RunPage, RunResult, Started},
@@ -77,6 +79,8 @@ async fn start(
     owned_head(app, caller, process_id).await?;
     let payload: IndexMap<String, Json> =
         if payload.is_empty() { IndexMap::new() } else { payload.read()? };
+    let (traceparent, tracestate) =
+        trace_context(headers).map_or((None, None), |trace| (Some(trace.traceparent), trace.tracestate));
     let request = RunStart {
         process_id,
         workspace_id: caller.workspace_id.clone(),
@@ -84,7 +88,8 @@ async fn start(
         trigger,
         payload,
         idempotency_key: idempotency_key(headers)?,
-        traceparent: traceparent(headers),
+        traceparent,
+        tracestate,
     };
     let started: RunStarted = app.engine.call(pattern::RUNTIME_RUN_START, &request).await?;
     let status = if started.created { StatusCode::CREATED } else { StatusCode::OK };

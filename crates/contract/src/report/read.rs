@@ -1,7 +1,7 @@
 //! The body of a report as a door gets it, checked and read: every fault at once, with its path.
 
 use super::{Ack, Heartbeat, Partial, ReportBody, ReportKind, StepError, StepReport, StepResult, StepStatus};
-use crate::{ErrorCode, ExecutionId, Fault, Json, RpcError, RunId, check::Checker, trace};
+use crate::{ErrorCode, ExecutionId, Fault, Json, RpcError, RunId, check::Checker, trace::TraceContext};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
@@ -21,12 +21,16 @@ struct RawReport {
     outputs: Option<Json>,
     error: Option<Json>,
     traceparent: Option<Json>,
+    tracestate: Option<Json>,
 }
 
 impl RawReport {
-    /// A trace context of another form counts as none.
-    fn traceparent(&self) -> Option<String> {
-        trace::of_json(self.traceparent.as_ref()?)
+    /// `traceparent` and `tracestate`; what is of another form counts as none.
+    fn trace(&self) -> (Option<String>, Option<String>) {
+        let text = |value: &Option<Json>| value.as_ref()?.read::<String>().ok();
+        let found = text(&self.traceparent)
+            .and_then(|traceparent| TraceContext::read(&traceparent, text(&self.tracestate).as_deref()));
+        found.map_or((None, None), |trace| (Some(trace.traceparent), trace.tracestate))
     }
 }
 
@@ -49,10 +53,11 @@ pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError
         None => None,
     };
     let body = match kind {
-        ReportKind::Ack => Some(ReportBody::Ack(Ack {
-            traceparent: raw.traceparent(),
-            worker_id: text(raw.worker_id, "$.workerId", &mut check),
-        })),
+        ReportKind::Ack => {
+            let (traceparent, tracestate) = raw.trace();
+            let worker_id = text(raw.worker_id, "$.workerId", &mut check);
+            Some(ReportBody::Ack(Ack { worker_id, traceparent, tracestate }))
+        }
         ReportKind::Heartbeat => Some(ReportBody::Heartbeat(Heartbeat {
             progress: progress(raw.progress, &mut check),
             message: text(raw.message, "$.message", &mut check),
@@ -149,7 +154,8 @@ fn read_result(raw: &RawReport, check: &mut Checker) -> Option<StepResult> {
         (_, error) => error,
     };
     let outputs = outputs(raw.outputs.as_ref(), check);
-    Some(StepResult { status, outputs, error, traceparent: raw.traceparent() })
+    let (traceparent, tracestate) = raw.trace();
+    Some(StepResult { status, outputs, error, traceparent, tracestate })
 }
 
 /// Plugins send errors as objects or as bare strings.
@@ -281,11 +287,13 @@ mod tests {
     fn trace_context_is_taken_where_it_has_its_form_and_is_no_part_of_the_result() {
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let mut body = json!({"executionId": ID, "outputs": {"a": 1}});
+        let context = |text: &str, state: Option<&str>| TraceContext::read(text, state).unwrap();
         let plain = read(ReportKind::Result, &body).unwrap();
-        assert_eq!(plain.clone().within(Some(trace)).traceparent(), Some(trace));
+        assert_eq!(plain.clone().within(Some(&context(trace, None))).traceparent(), Some(trace));
         body["traceparent"] = json!(trace);
         let traced = read(ReportKind::Result, &body).unwrap();
-        assert_eq!(traced.clone().within(Some("another")).traceparent(), Some(trace));
+        let another = context(&trace.replace('4', "5"), Some("a=1"));
+        assert_eq!(traced.clone().within(Some(&another)), traced, "what the body names counts");
         let digest = |report: StepReport| match report.body {
             ReportBody::Result(result) => result.digest(),
             _ => panic!(),
@@ -296,5 +304,23 @@ mod tests {
             assert_eq!(read(ReportKind::Result, &body).unwrap().traceparent(), None);
             assert_eq!(read(ReportKind::Ack, &body).unwrap().traceparent(), None);
         }
+    }
+
+    #[test]
+    fn trace_state_is_taken_beside_a_trace_context_only() {
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let state = |body: &Value| match read(ReportKind::Result, body).unwrap().body {
+            ReportBody::Result(result) => result.tracestate,
+            _ => panic!(),
+        };
+        let mut body = json!({"executionId": ID, "traceparent": trace, "tracestate": "a=1, b=2"});
+        assert_eq!(state(&body).as_deref(), Some("a=1,b=2"));
+        for wrong in [json!("A=1"), json!(5), json!(null), json!(["a=1"])] {
+            body["tracestate"] = wrong;
+            assert_eq!(state(&body), None);
+            assert_eq!(read(ReportKind::Result, &body).unwrap().traceparent(), Some(trace));
+        }
+        let lonely = json!({"executionId": ID, "traceparent": "nonsense", "tracestate": "a=1"});
+        assert_eq!(state(&lonely), None);
     }
 }

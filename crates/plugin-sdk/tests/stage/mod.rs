@@ -196,5 +196,6 @@ pub(crate) fn task(node_type: &str, inputs: Value) -> ExecutorTask {
         user_id: "local".into(),
         diagram_id: ProcessId(Uuid::nil()),
         traceparent: None,
+        tracestate: None,
     }
 }

@@ -258,6 +258,7 @@ mod tests {
             publication_id: None,
             timeout_ms: 1,
             traceparent: None,
+            tracestate: None,
         }
     }
 

@@ -25,7 +25,7 @@ use body::{Read, read_body};
 use contract::{
     ErrorCode, Fault, Json, RpcError,
     report::{ReportKind, ReportOutcome, StepReportOutcomes},
-    trace,
+    trace::TraceContext,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -139,13 +139,14 @@ fn judged(request: &Request) -> IpAddr {
 }
 
 /// The request's W3C trace context.
-fn traceparent_of(headers: &HeaderMap) -> Option<String> {
-    let named = headers.get("traceparent")?.to_str().ok()?;
-    trace::traceparent(named).map(str::to_owned)
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    // A line that is no text has no form either: with it all of them are dropped.
+    let state = headers.get_all("tracestate").iter().map(|line| line.to_str().unwrap_or("?"));
+    TraceContext::read(headers.get("traceparent")?.to_str().ok()?, state)
 }
 
 async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Request) -> Response {
-    let traceparent = traceparent_of(request.headers());
+    let trace = trace_of(request.headers());
     let from = judged(&request);
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
@@ -160,7 +161,7 @@ async fn report(State(door): State<Arc<HttpDoor>>, kind: ReportKind, request: Re
         Err(error) => return door.refuse(from, &error),
     };
     match parse(text, "the report") {
-        Ok(body) => match door.reports.take(Door::Http, kind, &body, traceparent.as_deref()).await {
+        Ok(body) => match door.reports.take(Door::Http, kind, &body, trace.as_ref()).await {
             ReportOutcome::Ok(receipt) => json(StatusCode::OK, &receipt),
             ReportOutcome::Err(error) => refusal(&error),
         },
@@ -174,7 +175,7 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
     struct Batch {
         results: Vec<Json>,
     }
-    let traceparent = traceparent_of(request.headers());
+    let trace = trace_of(request.headers());
     let from = judged(&request);
     let (text, _held) = match door.budget_read(request.into_body()).await {
         Ok(Read::Whole(text, held)) => (text, held),
@@ -201,9 +202,8 @@ async fn results(State(door): State<Arc<HttpDoor>>, request: Request) -> Respons
         let text = format!("has {} results, the limit of a batch is {MAX_RESULTS}", items.len());
         return door.refuse(from, &malformed("the batch", text));
     }
-    let answers = items
-        .iter()
-        .map(|item| door.reports.take(Door::Http, ReportKind::Result, item, traceparent.as_deref()));
+    let answers =
+        items.iter().map(|item| door.reports.take(Door::Http, ReportKind::Result, item, trace.as_ref()));
     let outcomes = futures::future::join_all(answers).await;
     json(StatusCode::OK, &StepReportOutcomes { outcomes })
 }

@@ -16,7 +16,7 @@ use crate::{
 use contract::{
     ErrorCode, ExecutionId, Json, RpcError,
     report::{ReportBody, ReportKind, ReportOutcome, StepError, StepReport, StepResult, read_report},
-    trace,
+    trace::{TraceContext, trace_id},
 };
 use std::{
     sync::Arc,
@@ -85,19 +85,19 @@ impl Reports {
         Self { batcher, deadline, metrics, stop }
     }
 
-    /// Takes the body of a report whose access and size are judged already. `traceparent` is the W3C
-    /// trace context of the request, for bodies that name none.
+    /// Takes the body of a report whose access and size are judged already. `trace` is the W3C trace
+    /// context of the request, for bodies that name none.
     pub(crate) async fn take(
         &self,
         door: Door,
         kind: ReportKind,
         body: &Json,
-        traceparent: Option<&str>,
+        trace: Option<&TraceContext>,
     ) -> ReportOutcome {
         let came = Instant::now();
         let (outcome, about) = match read_report(kind, body) {
             Ok(report) => {
-                let report = report.within(traceparent);
+                let report = report.within(trace);
                 (self.hand_over(&report).await, Some(report))
             }
             Err(error) => (ReportOutcome::Err(error), None),
@@ -190,7 +190,7 @@ impl Reports {
             door = door.as_str(),
             kind = name_of(kind),
             execution_id = about.map(|report| tracing::field::display(report.execution_id)),
-            trace_id = about.and_then(StepReport::traceparent).and_then(trace::trace_id),
+            trace_id = about.and_then(StepReport::traceparent).and_then(trace_id),
             code = outcome.code(),
             duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             reason = match outcome {

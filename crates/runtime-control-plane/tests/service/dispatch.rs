@@ -49,13 +49,14 @@ async fn task_reaches_its_plugin_with_everything_it_needs() {
     world.publish("test", NODE_TYPE, plugin.endpoint()).await;
     let mut task = world.attempt(NODE_TYPE).await;
     task.traceparent = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".into());
+    task.tracestate = Some("congo=t61,rojo=00f".into());
     world.push(&task).await;
     let request = next(&mut tasks).await;
     assert_eq!((request.pattern.as_str(), request.is_event), ("executor.task", false));
     let got: ExecutorTask = request.data.read().unwrap();
     assert_eq!((got.execution_id, got.run_id), (task.execution_id, task.run_id));
     assert_eq!((&got.inputs, &got.outputs), (&task.inputs, &task.outputs));
-    assert_eq!(got.traceparent, task.traceparent);
+    assert_eq!((got.traceparent, got.tracestate), (task.traceparent, task.tracestate));
     assert!(got.deadline.0 > world.storage.now().await.unwrap().0);
     assert_eq!(world.next_dispatched(task.execution_id).await, Dispatched::Delivered { implicit: false });
     assert!(world.reports.try_recv().is_err(), "a reply without status or outputs is no result");
@@ -131,7 +132,7 @@ async fn event_whose_connection_dies_before_the_deadline_is_not_delivered() {
 
 #[tokio::test]
 async fn silent_plugin_is_delivered_implicitly_and_its_late_reply_is_the_result() {
-    let mut world = World::with(|settings| settings.delivery_timeout = Duration::from_millis(100)).await;
+    let mut world = World::with(|settings| settings.delivery_timeout = Duration::from_secs(1)).await;
     let done = Arc::new(Notify::new());
     let work = Arc::clone(&done);
     let plugin = Neighbour::start(local(), move |_| {
@@ -152,7 +153,7 @@ async fn silent_plugin_is_delivered_implicitly_and_its_late_reply_is_the_result(
 #[tokio::test]
 async fn connection_lost_before_the_answer_is_a_failed_delivery_also_after_an_implicit_one() {
     for implicit in [false, true] {
-        let timeout = Duration::from_millis(if implicit { 50 } else { 20_000 });
+        let timeout = Duration::from_millis(if implicit { 1000 } else { 20_000 });
         let mut world = World::with(|settings| settings.delivery_timeout = timeout).await;
         let (seen, mut tasks) = mpsc::unbounded_channel();
         let plugin = Neighbour::start(local(), move |request: Request| {

@@ -350,6 +350,7 @@ pub(crate) fn task(node_type: &str) -> Task {
         publication_id: None,
         timeout_ms: 3_600_000,
         traceparent: None,
+        tracestate: None,
     }
 }
 

@@ -98,8 +98,11 @@ fn shortened(mut message: String) -> String {
 /// What a reported failure is known again by, and where its trace goes on.
 pub(super) struct Reported {
     digest: Digest,
-    traceparent: Option<String>,
+    trace: Trace,
 }
+
+/// `traceparent` and `tracestate`.
+type Trace = (Option<String>, Option<String>);
 
 /// One decision in the making.
 pub(super) struct Turn<'t> {
@@ -148,9 +151,13 @@ impl Turn<'_> {
         self.state.widget(place).ok_or(Broken::NoScope(place.scope))
     }
 
-    /// A reporter's trace context, where it says more than the run's.
-    fn foreign_trace(&self, traceparent: Option<String>) -> Option<String> {
-        traceparent.filter(|named| self.state.started.traceparent.as_ref() != Some(named))
+    /// A reporter's trace context, where it is another than the run's.
+    fn foreign_trace(&self, traceparent: Option<String>, tracestate: Option<String>) -> Trace {
+        let own = self.state.started.traceparent.as_ref();
+        match traceparent.filter(|named| own != Some(named)) {
+            Some(named) => (Some(named), tracestate),
+            None => (None, None),
+        }
     }
 
     fn ack(&mut self, execution_id: ExecutionId, ack: Ack) -> Result<(), Broken> {
@@ -161,8 +168,15 @@ impl Turn<'_> {
         self.decision.answer =
             ReportOutcome::Ok(Receipt { status: Accepted::Applied, worker_id: ack.worker_id.clone() });
         let node_path = self.path_of(execution_id)?;
-        let (worker_id, traceparent) = (ack.worker_id, self.foreign_trace(ack.traceparent));
-        self.emit(Event::StepAcked(StepAcked { node_path, execution_id, worker_id, traceparent }))?;
+        let (traceparent, tracestate) = self.foreign_trace(ack.traceparent, ack.tracestate);
+        let worker_id = ack.worker_id;
+        self.emit(Event::StepAcked(StepAcked {
+            node_path,
+            execution_id,
+            worker_id,
+            traceparent,
+            tracestate,
+        }))?;
         self.is_running(execution_id)
     }
 
@@ -234,26 +248,40 @@ impl Turn<'_> {
         if self.refused(verdict) {
             if self.state.keeps_late_result(execution_id) {
                 let node_path = self.path_of(execution_id)?;
-                let traceparent = self.foreign_trace(result.traceparent);
-                let StepResult { status, outputs, error, .. } = result;
-                let late = LateResult { node_path, execution_id, status, outputs, error, traceparent };
-                self.emit(Event::LateResult(late))?;
+                let StepResult { status, outputs, error, traceparent, tracestate } = result;
+                let (traceparent, tracestate) = self.foreign_trace(traceparent, tracestate);
+                self.emit(Event::LateResult(LateResult {
+                    node_path,
+                    execution_id,
+                    status,
+                    outputs,
+                    error,
+                    traceparent,
+                    tracestate,
+                }))?;
             }
             return Ok(());
         }
-        let traceparent = self.foreign_trace(result.traceparent);
+        let trace = self.foreign_trace(result.traceparent, result.tracestate);
         match result.status {
             StepStatus::Ok => {
                 let (place, node_path) = (self.place_of(execution_id)?, self.path_of(execution_id)?);
                 let outputs = Arc::new(result.outputs);
-                let finished = StepFinished { node_path, execution_id, digest, outputs, traceparent };
-                self.emit(Event::StepFinished(finished))?;
+                let (traceparent, tracestate) = trace;
+                self.emit(Event::StepFinished(StepFinished {
+                    node_path,
+                    execution_id,
+                    digest,
+                    outputs,
+                    traceparent,
+                    tracestate,
+                }))?;
                 self.decision.closed.push(execution_id);
                 self.go_on(place.scope)
             }
             StepStatus::Error => {
                 let error = result.error.unwrap_or_default();
-                let reported = Reported { digest, traceparent };
+                let reported = Reported { digest, trace };
                 self.fail_attempt(execution_id, Failure::Reported, error, Some(reported))
             }
         }
@@ -327,7 +355,8 @@ impl Turn<'_> {
             _ => error,
         };
         let node_path = self.state.path(place)?;
-        let (digest, traceparent) = reported.map(|found| (found.digest, found.traceparent)).unzip();
+        let (digest, trace) = reported.map(|found| (found.digest, found.trace)).unzip();
+        let (traceparent, tracestate) = trace.unwrap_or_default();
         self.decision.closed.push(execution_id);
         self.emit(Event::StepFailed(StepFailed {
             node_path,
@@ -337,7 +366,8 @@ impl Turn<'_> {
             will_retry: wait.is_some(),
             error_output: wait.is_none() && self.goes_on_after(place)?,
             digest,
-            traceparent: traceparent.flatten(),
+            traceparent,
+            tracestate,
         }))?;
         match wait {
             Some(wait) => self.schedule(place, Some(self.now.plus(wait))),

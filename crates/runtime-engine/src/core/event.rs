@@ -171,6 +171,9 @@ pub struct RunStarted {
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     /// The run whose finished steps are kept, for a repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RunId>,
@@ -229,6 +232,9 @@ pub struct StepAcked {
     /// W3C trace context of the reporter's work, where it is another than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// Outputs before the end.
@@ -260,6 +266,9 @@ pub struct StepFinished {
     /// W3C trace context of the reporter's work, where it is another than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// How an attempt failed.
@@ -301,6 +310,9 @@ pub struct StepFailed {
     /// W3C trace context of the reporter's work, where it is another than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
     /// Does the node produce its output `error`? Where the node's `onError` is `continue`; absent in
     /// histories that are older than the rule.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -435,6 +447,9 @@ pub struct LateResult {
     /// W3C trace context of the reporter's work, where it is another than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
+    /// What tracing systems add to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracestate: Option<String>,
 }
 
 /// The run finished.

@@ -27,6 +27,7 @@ fn all() -> Vec<Event> {
             payload: payload.clone(),
             pins: [("plugin.x".to_owned(), pin)].into_iter().collect(),
             traceparent: Some("00-1-2-01".into()),
+            tracestate: Some("a=2".into()),
             retry_of: Some(RunId(Uuid::from_u128(5))),
         })),
         Event::StepScheduled(StepScheduled {
@@ -41,6 +42,7 @@ fn all() -> Vec<Event> {
             execution_id,
             worker_id: Some("x".into()),
             traceparent: Some("00-1-3-01".into()),
+            tracestate: Some("a=3".into()),
         }),
         Event::StepPartial(StepPartial {
             node_path: node_path(),
@@ -54,6 +56,7 @@ fn all() -> Vec<Event> {
             digest,
             outputs: Arc::new(payload.clone()),
             traceparent: None,
+            tracestate: None,
         }),
         Event::StepFailed(StepFailed {
             node_path: node_path(),
@@ -64,6 +67,7 @@ fn all() -> Vec<Event> {
             error_output: true,
             digest: Some(digest),
             traceparent: Some("00-1-3-01".into()),
+            tracestate: Some("a=3".into()),
         }),
         Event::StepCanceled(StepCanceled { node_path: node_path(), execution_id }),
         Event::StepEvaluated(StepEvaluated { node_path: node_path(), outputs: Some(Arc::new(payload)) }),
@@ -94,6 +98,7 @@ fn all() -> Vec<Event> {
             outputs: Outputs::new(),
             error: Some(error.clone()),
             traceparent: None,
+            tracestate: None,
         }),
         Event::RunFinished(RunFinished {}),
         Event::RunFailed(RunFailed { error: RunError { node_path: Some(node_path()), label: None, error } }),

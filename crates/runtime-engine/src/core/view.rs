@@ -122,6 +122,7 @@ impl State {
             publication_id: pin.map(|pin| pin.publication_id),
             timeout_ms: u64::try_from(policy.step_timeout(node).as_millis()).unwrap_or(u64::MAX),
             traceparent: self.started.traceparent.clone(),
+            tracestate: self.started.tracestate.clone(),
         };
         Some((lane, task))
     }

@@ -242,6 +242,7 @@ impl Turn<'_> {
                 error_output: self.goes_on_after(place)?,
                 digest: None,
                 traceparent: None,
+                tracestate: None,
             }))?;
         }
         self.go_on(place.scope)

@@ -52,6 +52,7 @@ pub(super) async fn start(engine: &Engine, asked: RunStart) -> Result<contract::
         payload: asked.payload,
         pins,
         traceparent: asked.traceparent,
+        tracestate: asked.tracestate,
         retry_of: None,
     };
     begin(engine, graph, started, Kept::new(), asked.idempotency_key).await

@@ -168,6 +168,7 @@ async fn start(
         payload: IndexMap::new(),
         idempotency_key: Some(format!("schedule:{trigger}:{}", at.0)),
         traceparent: None,
+        tracestate: None,
     };
     runs::start(engine, asked).await
 }

@@ -232,6 +232,7 @@ pub(crate) fn start_of(process_id: ProcessId, payload: &Value) -> RunStart {
         payload: values(payload),
         idempotency_key: None,
         traceparent: None,
+        tracestate: None,
     }
 }
 

@@ -125,6 +125,7 @@ mod tests {
             diagram_id: ProcessId(id),
             publication_id: None,
             traceparent: None,
+            tracestate: None,
         }
     }
 

@@ -57,6 +57,7 @@ pub(super) fn started(payload: &Value) -> RunStarted {
         payload: outputs(payload),
         pins: Default::default(),
         traceparent: None,
+        tracestate: None,
         retry_of: None,
     }
 }

@@ -69,6 +69,7 @@ mod tests {
             payload: [("p".to_owned(), text)].into_iter().collect(),
             pins: Default::default(),
             traceparent: None,
+            tracestate: None,
             retry_of: None,
         };
         let now = contract::Millis(0);

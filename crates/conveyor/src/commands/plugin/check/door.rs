@@ -231,6 +231,7 @@ pub(super) fn task(node_type: &str, inputs: IndexMap<String, Json>, outputs: Vec
         user_id: "local".to_owned(),
         diagram_id: ProcessId(Uuid::now_v7()),
         traceparent: None,
+        tracestate: None,
     }
 }
 
