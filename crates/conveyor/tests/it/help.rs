@@ -18,6 +18,7 @@ fn every_command_explains_itself_with_an_example() {
         &["process", "run"],
         &["runs", "list"],
         &["runs", "show"],
+        &["runs", "output"],
         &["runs", "watch"],
         &["runs", "cancel"],
         &["runs", "confirm"],
@@ -43,6 +44,22 @@ fn every_command_explains_itself_with_an_example() {
         let said = conveyor(&[command, &["--help"]].concat(), &[]);
         assert_eq!(said.code, Some(0));
         assert!(said.out.contains("Example") && said.out.contains("conveyor "), "{command:?}: {}", said.out);
+    }
+}
+
+#[test]
+fn every_command_about_processes_and_runs_speaks_json() {
+    for group in ["process", "runs"] {
+        let said = conveyor(&[group, "--help"], &[]);
+        let listed = said.out.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let names =
+            listed.map_while(|line| line.strip_prefix("  ")).filter_map(|line| line.split(' ').next());
+        let names: Vec<&str> = names.filter(|name| !["", "help"].contains(name)).collect();
+        assert!(names.len() >= 5, "{group}: {}", said.out);
+        for name in names {
+            let said = conveyor(&[group, name, "--help"], &[]);
+            assert!(said.out.contains("--json"), "{group} {name}: {}", said.out);
+        }
     }
 }
 

@@ -131,6 +131,14 @@ pub(super) fn failure(host: &str, error: reqwest::Error) -> Failure {
 mod tests {
     use super::*;
     use reqwest::header::AUTHORIZATION;
+    use std::{
+        net::SocketAddr,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
 
     fn sent(method: Method, has_body: bool) -> Request {
         let mut request = Request::new(method, "https://a.example/x?key=hush".parse().unwrap());
@@ -186,5 +194,44 @@ mod tests {
         assert!(next(Method::GET, false, 304, "/y").is_none());
         assert!(next(Method::GET, false, 200, "/y").is_none());
         assert!(redirected(sent(Method::GET, false), StatusCode::FOUND, "file:///etc/passwd").is_err());
+    }
+
+    /// A website that sends whoever asks to the address that their path names, and counts them.
+    async fn misleading() -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&asked);
+        tokio::spawn(async move {
+            loop {
+                let (mut socket, _) = listener.accept().await.unwrap();
+                let mut head = vec![0; 4096];
+                let length = socket.read(&mut head).await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                let target = head.split(['/', ' ']).nth(2).unwrap();
+                let answer = format!(
+                    "HTTP/1.1 302 Found\r\nLocation: http://{target}/\r\nContent-Length: 0\r\n\
+                     Connection: close\r\n\r\n"
+                );
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        (address, asked)
+    }
+
+    #[tokio::test]
+    async fn each_redirect_is_judged_anew() {
+        let (website, asked) = misleading().await;
+        // To the check this name is a public place, wherever the client finds it.
+        let client = Client::builder().no_proxy().redirect(Policy::none());
+        let client = client.resolve("public.example", website).build().unwrap();
+        let targets = [website.to_string(), "169.254.169.254".into(), "[::ffff:10.0.0.1]:80".into()];
+        for (before, target) in targets.iter().enumerate() {
+            let url = format!("http://public.example:{}/{target}", website.port());
+            let request = Request::new(Method::GET, url.parse().unwrap());
+            let refused = exchange(&client, Egress::new(false), request, true).await.unwrap_err();
+            assert_eq!(refused.into_step_error().code.as_deref(), Some("forbidden_address"), "{target}");
+            assert_eq!(asked.load(Ordering::SeqCst), before + 1, "{target}: nobody is asked again");
+        }
     }
 }
