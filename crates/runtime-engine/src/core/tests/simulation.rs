@@ -1,13 +1,13 @@
 //! Whole platforms in one thread: engines with views that grow old, a store with compare-and-swap,
 //! control planes, workers and people, over a network and a clock that drop, repeat, delay, reorder
-//! and crash as a seed says. A failing seed is printed; `SIMULATION_SEED=17` plays it alone,
+//! and crash as a seed says; some runs are canceled in the middle. A failing seed is printed; `SIMULATION_SEED=17` plays it alone,
 //! `SIMULATION_SEEDS=100000` plays more.
 
 use super::stage::{builtin, code, failure, field, graph, output_node, outputs, process, task};
 use crate::core::{Awaited, Confirmation, Decision, Draw, Event, Graph, Input, Kept, Policy, State, Touched};
 use contract::{
     Digest, ExecutionId, Millis, RunId,
-    report::{Ack, Dispatched, Heartbeat, StepError, StepResult},
+    report::{Ack, Dispatched, Heartbeat, Partial, StepError, StepResult},
     run::NodeStatus,
 };
 use serde_json::{Value, json};
@@ -183,6 +183,10 @@ impl World {
         world.commit(&state, &decision);
         world.post(500, Message::Sweep);
         world.post(1_000, Message::Person);
+        if world.chance.percent(15) {
+            let wait = i64::try_from(world.chance.below(20_000)).unwrap();
+            world.post(wait, Message::Say(Input::Cancel));
+        }
         world
     }
 
@@ -325,6 +329,10 @@ impl World {
         if self.chance.percent(30) {
             self.send(&Message::Say(Input::Heartbeat(id, Heartbeat::default())));
         }
+        if self.chance.percent(20) {
+            let partial = Partial { sequence: self.chance.below(3), outputs: outputs(&json!({"o": 0})) };
+            self.send(&Message::Say(Input::Partial(id, partial)));
+        }
         let result = match self.chance.below(8) {
             0 => failure("broken"),
             // Whoever repeats a task need not come to the same result.
@@ -351,7 +359,19 @@ impl World {
         }
     }
 
+    /// A run that has not ended waits for something, and says of each of its steps for what.
+    fn waits_for_a_stated_reason(&self) {
+        assert!(!self.rows.is_empty(), "the run has not ended and waits for nothing");
+        for step in self.replayed().detail(usize::MAX).steps {
+            let waits = matches!(step.status, NodeStatus::Waiting | NodeStatus::Queued | NodeStatus::Running);
+            assert!(!waits || step.waits_for.is_some(), "{} waits for no stated reason", step.node_path);
+        }
+    }
+
     fn sweep(&mut self) {
+        if !self.has_ended && self.chance.percent(20) {
+            self.waits_for_a_stated_reason();
+        }
         let due: Vec<(ExecutionId, RowState)> = self
             .rows
             .iter()
@@ -479,7 +499,7 @@ fn whatever_is_lost_repeated_reordered_or_crashes_every_run_ends_and_nothing_is_
         *ends.entry(world.replayed().status().as_str()).or_default() += 1;
         drop(named);
     }
-    assert!(!is_full || ends.len() == 2, "the seeds see runs that finish and runs that fail: {ends:?}");
+    assert!(!is_full || ends.len() == 3, "the seeds see runs that finish, fail and are canceled: {ends:?}");
 }
 
 #[test]
