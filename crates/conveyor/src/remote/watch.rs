@@ -232,6 +232,10 @@ impl Lines {
                 let index = data.get("index").and_then(Value::as_u64)?;
                 format!("↻ {name}  iteration {index}")
             }
+            "late_result" => {
+                let how = data.get("error").map_or_else(|| "finished".to_owned(), cause);
+                format!("◦ {name}  reported after the end, which changes nothing: {how}")
+            }
             "run_finished" => "■ the run finished".to_owned(),
             "run_canceled" => "■ the run was canceled".to_owned(),
             "run_failed" => "■ the run failed".to_owned(),
@@ -317,6 +321,23 @@ mod tests {
                 "14:44:02 ✗ Письмо  2000 ms: занято (busy); it is tried again",
                 "14:44:03 · Письмо (l[2]/a)  attempt 2",
                 "14:44:04 ✓ Письмо (l[2]/a)  1000 ms",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_comes_after_the_end_has_a_line_too() {
+        let said = lines(&[
+            ("run_canceled", json!({})),
+            ("late_result", json!({"nodePath": "a", "status": "ok", "outputs": {"o": 1}})),
+            ("late_result", json!({"nodePath": "a", "status": "error", "error": {"message": "занято"}})),
+        ]);
+        assert_eq!(
+            said,
+            [
+                "14:44:00 ■ the run was canceled",
+                "14:44:01 ◦ Письмо  reported after the end, which changes nothing: finished",
+                "14:44:02 ◦ Письмо  reported after the end, which changes nothing: занято",
             ]
         );
     }
