@@ -1,7 +1,7 @@
 //! What the catalogue knows of node types, asked of plugin-manager and kept by digest: listing is
 //! one call, and a plugin's executors are asked for once per publication.
 
-use crate::rpc::Neighbour;
+use crate::{palettes::Palettes, rpc::Neighbour};
 use contract::{
     Digest, RpcError,
     catalogue::{PluginDetail, PluginList, PluginListRequest, PluginRef, PluginSummary},
@@ -27,6 +27,8 @@ type Key = (String, String, Digest);
 pub(crate) struct Catalogue {
     plugins: Neighbour,
     known: Mutex<HashMap<Key, Arc<Vec<ExecutorItem>>>>,
+    /// The catalogue as the editor is shown it.
+    pub(crate) palettes: Palettes,
 }
 
 /// A plugin with its executors, in the version that the workspace uses.
@@ -39,38 +41,55 @@ pub(crate) struct Plugin {
 impl Catalogue {
     /// Asks this plugin-manager.
     pub(crate) fn new(plugins: Neighbour) -> Self {
-        Self { plugins, known: Mutex::default() }
+        Self { plugins, known: Mutex::default(), palettes: Palettes::default() }
     }
 
-    /// All live plugins as the principal sees them, with the catalogue's revision.
+    /// The live plugins as the principal sees them; `not_modified` when `if_none_match` is the tag of that.
     ///
     /// # Errors
     /// What plugin-manager answers, or `unavailable`.
-    pub(crate) async fn load(&self, principal: &Principal) -> Result<(Vec<Plugin>, i64), RpcError> {
+    pub(crate) async fn list(
+        &self,
+        principal: &Principal,
+        if_none_match: Option<String>,
+    ) -> Result<PluginList, RpcError> {
         let request = PluginListRequest {
             workspace_id: principal.workspace_id.clone(),
             user_id: Some(principal.user_id.clone()),
             include_removed: false,
+            if_none_match,
         };
-        let list: PluginList = self.plugins.call(pattern::PLUGIN_LIST, &request).await?;
-        let plugins: Vec<Plugin> = stream::iter(list.plugins)
+        self.plugins.call(pattern::PLUGIN_LIST, &request).await
+    }
+
+    /// The listed plugins with their executors.
+    ///
+    /// # Errors
+    /// As [`Catalogue::list`].
+    pub(crate) async fn with_executors(
+        &self,
+        listed: Vec<PluginSummary>,
+        principal: &Principal,
+    ) -> Result<Vec<Plugin>, RpcError> {
+        let plugins: Vec<Plugin> = stream::iter(listed)
             .map(|summary| self.with_items(summary, &principal.workspace_id))
             .buffered(PARALLEL)
             .try_collect()
             .await?;
         self.forget_all_but(&plugins);
-        Ok((plugins, list.revision))
+        Ok(plugins)
     }
 
     /// The node types by name, for validation.
     ///
     /// # Errors
-    /// As [`Catalogue::load`].
+    /// As [`Catalogue::list`].
     pub(crate) async fn node_types(
         &self,
         principal: &Principal,
     ) -> Result<BTreeMap<String, NodeType>, RpcError> {
-        let (plugins, _) = self.load(principal).await?;
+        let listed = self.list(principal, None).await?.plugins;
+        let plugins = self.with_executors(listed, principal).await?;
         let items = plugins.iter().flat_map(|plugin| plugin.items.iter());
         Ok(items
             .map(|item| {

@@ -11,6 +11,7 @@ mod auth;
 mod catalogue;
 mod error;
 mod http;
+mod palettes;
 mod rpc;
 mod service;
 mod settings;

@@ -151,6 +151,9 @@ pub struct PluginListRequest {
     /// Also tombstones.
     #[serde(default)]
     pub include_removed: bool,
+    /// The `tag` of an answer that the caller has: while it is still right, the answer is `notModified`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_none_match: Option<String>,
 }
 
 /// The one workspace of a single-machine start.
@@ -164,11 +167,19 @@ fn default_workspace() -> String {
 
 /// Answer to `plugin.list`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct PluginList {
     /// Sorted by plugin id.
+    #[serde(default)]
     pub plugins: Vec<PluginSummary>,
     /// The catalogue's revision: it grows with every change.
     pub revision: i64,
+    /// Stands for this answer to this request: whoever has one with the same tag has the same plugins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    /// The caller has the plugins already (`ifNoneMatch`); they are left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub not_modified: bool,
 }
 
 /// `plugin.get`, `plugin.versions`, `plugin.enable`, `plugin.disable`, `plugin.remove`, `plugin.pin`,

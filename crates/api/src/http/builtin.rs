@@ -1,6 +1,6 @@
 //! How the built-in nodes present themselves in the palette (protocol section 7).
 
-use crate::http::plugins::PaletteNode;
+use crate::http::plugins::palette::PaletteNode;
 use contract::{
     builtin,
     param::{Param, ParamType},

@@ -81,7 +81,7 @@ fn guarded() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(plugins::operations::health_of))
         .routes(routes!(plugins::operations::explain))
         .routes(routes!(plugins::asset))
-        .routes(routes!(plugins::palette))
+        .routes(routes!(plugins::palette::palette))
         .routes(routes!(secrets::list))
         .routes(routes!(secrets::get, secrets::put, secrets::delete))
         .routes(routes!(files::upload))

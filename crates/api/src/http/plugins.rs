@@ -1,13 +1,13 @@
 //! `/plugins` and `/palette`: the catalogue, for people and the editor.
 
 pub(crate) mod operations;
+pub(crate) mod palette;
 pub(crate) mod versions;
 mod views;
 
 use crate::{
     app::App,
     http::{
-        builtin,
         extract::{Asked, Caller, Named},
         files::relay,
         problem::{Answer, ErrorBody, json},
@@ -19,29 +19,20 @@ use axum::{
     response::Response,
 };
 use contract::{
-    catalogue::{
-        Asset, AssetRequest, Changed, HealthState, PluginDetail, PluginList, PluginListRequest, PluginRef,
-        PluginVersions,
-    },
-    param::Param,
+    catalogue::{Asset, AssetRequest, Changed, PluginDetail, PluginRef, PluginVersions},
     pattern::{self, Pattern},
 };
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::sync::Arc;
 use storage::users::Principal;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use views::{ChangedView, PluginFull, PluginHead, PluginPage};
 
 /// All plugins, with enablement as the caller sees it.
 #[utoipa::path(get, path = "/plugins", tag = "plugins",
     responses((status = 200, body = PluginPage), (status = 503, body = ErrorBody)))]
 pub(crate) async fn list(State(app): State<Arc<App>>, Caller(caller): Caller) -> Answer<Response> {
-    let request = PluginListRequest {
-        workspace_id: caller.workspace_id,
-        user_id: Some(caller.user_id),
-        include_removed: false,
-    };
-    let list: PluginList = app.plugins.call(pattern::PLUGIN_LIST, &request).await?;
+    let list = app.catalogue.list(&caller, None).await?;
     let plugins = list.plugins.into_iter().map(PluginHead::from).collect();
     Ok(json(StatusCode::OK, &PluginPage { plugins, revision: list.revision }))
 }
@@ -165,81 +156,4 @@ pub(crate) async fn asset(
     let caching = if never_changes { "private, max-age=31536000, immutable" } else { "private, no-cache" };
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(caching));
     Ok(response)
-}
-
-/// What can be drawn in a process.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Palette {
-    /// Built-in nodes first, then those of plugins.
-    nodes: Vec<PaletteNode>,
-    /// The catalogue's revision.
-    revision: i64,
-}
-
-/// A node type.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PaletteNode {
-    pub(crate) node_type: String,
-    pub(crate) name: String,
-    pub(crate) description: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) help: Option<String>,
-    /// The plugin that has it; absent for built-in nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) plugin: Option<PalettePlugin>,
-    /// Declared inputs; `null` accepts any.
-    #[schema(value_type = Option<Vec<Object>>)]
-    pub(crate) inputs: Option<Vec<Param>>,
-    /// Declared outputs.
-    #[schema(value_type = Vec<Object>)]
-    pub(crate) outputs: Vec<Param>,
-    pub(crate) tags: Vec<String>,
-    pub(crate) section_path: Vec<String>,
-}
-
-/// The plugin of a node type.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PalettePlugin {
-    plugin_id: String,
-    label: String,
-    publication_version: String,
-    enabled: bool,
-    /// `unknown`, `online` or `offline`.
-    #[schema(value_type = String)]
-    health: HealthState,
-}
-
-/// Everything that can be drawn in a process: built-in nodes and those of the workspace's plugins.
-#[utoipa::path(get, path = "/palette", tag = "plugins",
-    responses((status = 200, body = Palette), (status = 503, body = ErrorBody)))]
-pub(crate) async fn palette(State(app): State<Arc<App>>, Caller(caller): Caller) -> Answer<Response> {
-    let (plugins, revision) = app.catalogue.load(&caller).await?;
-    let of_plugins = plugins.iter().flat_map(|plugin| {
-        let summary = &plugin.summary;
-        plugin.items.iter().map(|item| PaletteNode {
-            node_type: item.node_type.clone(),
-            name: item.name.clone(),
-            description: item.description.clone(),
-            help: item.help.clone(),
-            plugin: Some(PalettePlugin {
-                plugin_id: summary.plugin_id.clone(),
-                label: summary.label.clone(),
-                publication_version: summary
-                    .pinned_version
-                    .as_ref()
-                    .unwrap_or(&summary.publication_version)
-                    .clone(),
-                enabled: summary.enabled,
-                health: summary.health.state,
-            }),
-            inputs: item.inputs.clone(),
-            outputs: item.outputs.clone(),
-            tags: item.tags.clone(),
-            section_path: item.section_path.clone(),
-        })
-    });
-    let nodes = builtin::nodes().into_iter().chain(of_plugins).collect();
-    Ok(json(StatusCode::OK, &Palette { nodes, revision }))
 }

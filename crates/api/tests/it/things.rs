@@ -44,6 +44,46 @@ async fn the_palette_holds_built_in_nodes_and_those_of_plugins() {
 }
 
 #[tokio::test]
+async fn a_palette_is_drawn_once_per_state_of_the_catalogue() {
+    let world = World::new().await;
+    let state = |tag: &str, digest: &str| {
+        script(&world, digest);
+        let list = json!({"plugins": [plugin(digest)], "revision": 7, "tag": tag});
+        world.plugins.answer(pattern::PLUGIN_LIST.name, list);
+    };
+    let asked = |etag: &str| {
+        let (etag, request) = (etag.to_owned(), world.request(Method::GET, "/palette"));
+        async move { answer(request.header("if-none-match", etag)).await }
+    };
+    state("7-on", "a");
+    let first = world.get("/palette").await;
+    let etag = first.headers["etag"].to_str().unwrap().to_owned();
+    assert_eq!(first.headers["cache-control"], "private, no-cache");
+
+    // The catalogue is as it was: plugin-manager says so, and nobody draws anything.
+    let same = json!({"plugins": [], "revision": 7, "tag": "7-on", "notModified": true});
+    world.plugins.answer(pattern::PLUGIN_LIST.name, same);
+    let again = world.get("/palette").await;
+    assert_eq!((again.status, again.text), (StatusCode::OK, first.text));
+    let known = asked(&format!("\"other\", W/{etag}")).await;
+    assert_eq!((known.status, known.text.as_str()), (StatusCode::NOT_MODIFIED, ""));
+    assert_eq!(known.headers["etag"], *etag);
+    let lists = world.plugins.asked(pattern::PLUGIN_LIST.name);
+    let told: Vec<_> = lists.iter().map(|list| list.value().unwrap()["ifNoneMatch"].clone()).collect();
+    assert_eq!(told, [Value::Null, json!("7-on"), json!("7-on")]);
+    assert_eq!(world.plugins.asked(pattern::PLUGIN_GET.name).len(), 1);
+
+    state("8-on", "b");
+    world.plugins.answer(pattern::PLUGIN_GET.name, {
+        let mut detail = detail("b");
+        detail["items"][0]["name"] = json!("Слова");
+        detail
+    });
+    let other = asked(&etag).await;
+    assert!(other.status == StatusCode::OK && other.text.contains("Слова") && other.headers["etag"] != *etag);
+}
+
+#[tokio::test]
 async fn a_plugins_nodes_are_asked_for_once_per_publication() {
     let world = World::new().await;
     for digest in ["a", "a", "b"] {

@@ -15,6 +15,13 @@ use storage::catalogue::{Change, PluginRow, PublicationRow, Snapshot};
 impl Door {
     pub(super) async fn list(&self, request: &PluginListRequest) -> Result<PluginList, RpcError> {
         let snapshot = self.view.fresh().await?;
+        // What is shown follows from the revision and from what plugins are by default, which a restart
+        // may change.
+        let (revision, by_default) = (snapshot.revision, if self.enabled_by_default { "on" } else { "off" });
+        let tag = Some(format!("{revision}-{by_default}"));
+        if request.if_none_match == tag {
+            return Ok(PluginList { plugins: Vec::new(), revision, tag, not_modified: true });
+        }
         let shown =
             snapshot.plugins.values().filter(|row| request.include_removed || row.removed_at.is_none());
         let plugins = shown
@@ -23,7 +30,7 @@ impl Door {
                 snapshot.summary(&row.plugin_id, &request.workspace_id, user, self.enabled_by_default)
             })
             .collect();
-        Ok(PluginList { plugins, revision: snapshot.revision })
+        Ok(PluginList { plugins, revision, tag, not_modified: false })
     }
 
     pub(super) async fn get(&self, request: &PluginRef) -> Result<PluginDetail, RpcError> {

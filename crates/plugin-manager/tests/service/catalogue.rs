@@ -1,7 +1,10 @@
 //! Catalogue calls (protocol sections 3 and 6, failure matrix rows 29 and 30).
 
 use crate::support::{House, Plugin, Running, code};
-use contract::{ErrorCode, Json, Millis, ProcessId};
+use contract::{
+    ErrorCode, Json, Millis, ProcessId,
+    catalogue::{Health, HealthState},
+};
 use serde_json::{Value, json};
 
 async fn published(house: &House) -> (Running, Plugin) {
@@ -176,4 +179,65 @@ async fn a_version_can_be_looked_at() {
     assert_eq!(detail["manifest"]["publicationVersion"], "1.0.0");
     let missing = service.ask("plugin.asset", json!({"pluginId": "echo", "key": "ui.form.x"})).await;
     assert_eq!(code(missing), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn visibility_enablement_and_health_are_three_facts() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    let mut manifest = plugin.manifest("echo", "1.0.0", &["plugin.echo"]);
+    manifest["variables"] =
+        json!([{"key": "llmModel", "label": "Model", "description": "Shown on the card"}]);
+    service.publish(manifest).await.unwrap();
+    let facts = async || {
+        let list = service.ask("plugin.list", json!({})).await.unwrap();
+        let plugin = &list["plugins"][0];
+        json!([plugin["pluginId"], plugin["enabled"], plugin["health"]["state"], plugin["quarantined"]])
+    };
+    assert_eq!(facts().await, json!(["echo", false, "online", false]));
+    service.ask("plugin.enable", json!({"pluginId": "echo"})).await.unwrap();
+    assert_eq!(facts().await, json!(["echo", true, "online", false]));
+    let offline = Health { state: HealthState::Offline, since: Some(Millis(9)), ..Health::default() };
+    house.storage.catalogue().record_health("echo", &offline).await.unwrap();
+    service.ask("plugin.quarantine", json!({"pluginId": "echo"})).await.unwrap();
+    assert_eq!(facts().await, json!(["echo", true, "offline", true]));
+    let detail = service.ask("plugin.get", json!({"pluginId": "echo"})).await.unwrap();
+    assert_eq!(detail["manifest"]["variables"][0]["key"], "llmModel", "shown, whatever else holds");
+    service.ask("plugin.remove", json!({"pluginId": "echo"})).await.unwrap();
+    assert_eq!(service.ask("plugin.list", json!({})).await.unwrap()["plugins"], json!([]));
+    let all = service.ask("plugin.list", json!({"includeRemoved": true})).await.unwrap();
+    assert_eq!((&all["plugins"][0]["removed"], &all["plugins"][0]["enabled"]), (&json!(true), &json!(true)));
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_list_that_the_caller_has_is_not_sent_again() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    let plugin = Plugin::new(&["plugin.echo"]);
+    service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
+    let list = async |service: &Running, tag: &Value| {
+        service.ask("plugin.list", json!({ "ifNoneMatch": tag })).await.unwrap()
+    };
+    let first = list(&service, &Value::Null).await;
+    let tag = &first["tag"];
+    assert!(tag.is_string() && first["plugins"].as_array().unwrap().len() == 1);
+    let again = list(&service, tag).await;
+    assert_eq!(again, json!({"plugins": [], "revision": first["revision"], "tag": tag, "notModified": true}));
+    service.ask("plugin.enable", json!({"pluginId": "echo"})).await.unwrap();
+    let changed = list(&service, tag).await;
+    assert_eq!(
+        (changed["plugins"][0]["enabled"].clone(), changed["notModified"].clone()),
+        (json!(true), Value::Null)
+    );
+    service.stop().await;
+    // What plugins are by default is the operator's word, and no revision.
+    let service = house.start(|settings| settings.enabled_by_default = true).await;
+    let restarted = list(&service, &changed["tag"]).await;
+    assert!(
+        restarted["revision"] == changed["revision"] && restarted["tag"] != changed["tag"],
+        "{restarted}"
+    );
+    service.stop().await;
 }

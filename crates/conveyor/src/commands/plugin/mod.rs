@@ -32,6 +32,7 @@ pub(super) async fn plugin(command: Plugin) -> Result<(), Failure> {
                 workspace_id: args.common.workspace.clone(),
                 user_id: args.user,
                 include_removed: args.all,
+                ..PluginListRequest::default()
             };
             ask(&args.common, pattern::PLUGIN_LIST, &request, |list: &PluginList| (show::list(list), true))
                 .await
