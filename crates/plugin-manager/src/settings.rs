@@ -189,8 +189,10 @@ impl Settings {
                     "http://file-service:3000",
                     "Where static assets of plugins are kept.",
                 ),
-                token: reader
-                    .secret("FILE_SERVICE_TOKEN", "Bearer token that file-service wants from its neighbours."),
+                token: reader.secret(
+                    "FILE_SERVICE_TOKEN",
+                    "Bearer token that file-service wants from its neighbours.",
+                ),
                 tls: RunFilesSettings::read_tls(reader),
             },
             allow_republish: reader.flag(

@@ -37,28 +37,28 @@ impl Ledger {
         self.counted.lock().await.get(plugin_id).cloned()
     }
 
-    /// The plugin has published or answered a pull: it lives.
-    pub(crate) async fn alive(&self, plugin_id: &str) {
-        self.record(plugin_id, machine::alive).await;
+    /// The plugins have published or answered a pull: they live. Each is named once.
+    pub(crate) async fn alive(&self, plugin_ids: &[&str]) {
+        self.record(plugin_ids, machine::alive).await;
     }
 
     /// The plugin did not answer its pull at start.
     pub(crate) async fn unanswered(&self, plugin_id: &str, reason: &str) {
-        self.record(plugin_id, |before, now| machine::unanswered(before, reason.to_owned(), now)).await;
+        self.record(&[plugin_id], |before, now| machine::unanswered(before, reason.to_owned(), now)).await;
     }
 
     /// The sweep has probed the plugin.
     pub(crate) async fn probed(&self, plugin_id: &str, outcome: &Outcome) {
         self.metrics.probed(outcome.is_ok());
-        self.record(plugin_id, |before, now| machine::step(before, outcome, now, self.thresholds)).await;
+        self.record(&[plugin_id], |before, now| machine::step(before, outcome, now, self.thresholds)).await;
     }
 
-    /// Stores the next health. A database that is away costs this finding, not the service.
-    async fn record(&self, plugin_id: &str, next: impl FnOnce(&Health, Millis) -> Health) {
-        if let Err(error) = self.try_record(plugin_id, next).await {
+    /// Stores the next health. A database that is away costs these findings, not the service.
+    async fn record(&self, plugin_ids: &[&str], next: impl Fn(&Health, Millis) -> Health) {
+        if let Err(error) = self.try_record(plugin_ids, next).await {
             tracing::warn!(
                 event = "plugin_health_unrecorded",
-                plugin_id,
+                plugin_id = plugin_ids.join(", "),
                 error = %error,
                 "a finding about a plugin's health could not be stored"
             );
@@ -67,20 +67,39 @@ impl Ledger {
 
     async fn try_record(
         &self,
-        plugin_id: &str,
-        next: impl FnOnce(&Health, Millis) -> Health,
+        plugin_ids: &[&str],
+        next: impl Fn(&Health, Millis) -> Health,
     ) -> Result<(), storage::Error> {
         let now = self.storage.now().await?;
         let mut counted = self.counted.lock().await;
-        let stored = self.view.current().plugin(plugin_id).map(|row| row.health.clone()).unwrap_or_default();
-        let before = machine::current(counted.get(plugin_id), &stored);
-        let (from, health) = (before.state, next(before, now));
-        let change = self.storage.catalogue().record_health(plugin_id, &health).await?;
-        counted.insert(plugin_id.to_owned(), health.clone());
-        drop(counted);
-        if change.changed {
-            log_change(plugin_id, from, &health);
-            self.view.announce(change.revision).await;
+        let snapshot = self.view.current();
+        let found: Vec<(&str, HealthState, Health)> = plugin_ids
+            .iter()
+            .map(|plugin_id| {
+                let stored = snapshot.plugin(plugin_id).map(|row| row.health.clone()).unwrap_or_default();
+                let before = machine::current(counted.get(*plugin_id), &stored);
+                (*plugin_id, before.state, next(before, now))
+            })
+            .collect();
+        let findings: Vec<(&str, &Health)> =
+            found.iter().map(|(plugin_id, _, health)| (*plugin_id, health)).collect();
+        let changes = self.storage.catalogue().record_health_of_all(&findings).await?;
+        for (plugin_id, _, health) in &found {
+            counted.insert((*plugin_id).to_owned(), health.clone());
+        }
+        let mut revision = None;
+        for ((plugin_id, from, health), change) in found.iter().zip(&changes) {
+            if change.changed {
+                log_change(plugin_id, *from, health);
+                revision = revision.max(Some(change.revision));
+            }
+        }
+        if let Some(revision) = revision {
+            // The next finding must not step from the state before this change: a probe that fails at this
+            // moment would take a plugin down that has just published. Errors are told below.
+            let _ = self.view.fresh().await;
+            drop(counted);
+            self.view.announce(revision).await;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use contract::{
     manifest::StaticAsset,
 };
 use futures::{StreamExt, TryStreamExt, stream};
-use reqwest::{Client, Url, redirect};
+use reqwest::{Client, Url, header, redirect};
 use run_files::{FileService, NewFile};
 use sha2::Digest as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +98,10 @@ impl Assets {
         let mut response = self.plugins.get(url).send().await.map_err(|error| failed(cause(&error)))?;
         if response.status() != reqwest::StatusCode::OK {
             return Err(failed(format!("it answered {}", response.status())));
+        }
+        if is_page_instead(&asset.media_type, response.headers()) {
+            let declared = &asset.media_type;
+            return Err(failed(format!("it answered a page (text/html) where the manifest says {declared}")));
         }
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(cause(&error)))? {
@@ -214,6 +218,15 @@ impl Assets {
             );
         }
     }
+}
+
+/// Did the plugin answer a page where something else is declared? Servers of web pages do so with 200 for
+/// whatever they do not have. Other differences are left to the manifest, which is what counts: many
+/// servers name a module's type otherwise, or not at all.
+fn is_page_instead(declared: &str, headers: &header::HeaderMap) -> bool {
+    let essence = |text: &str| text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let served = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).map(essence);
+    served.as_deref() == Some("text/html") && essence(declared) != "text/html"
 }
 
 fn failed(asset: &StaticAsset, reason: &str) -> RpcError {

@@ -29,6 +29,7 @@ async fn plugin() -> String {
         Router::new()
             .route("/assets/a", get(async || "export default 1"))
             .route("/assets/b", get(async || "export default 2"))
+            .route("/assets/page", get(async || axum::response::Html("<!doctype html>")))
             .route("/assets/big", get(async || "x".repeat(10_000)))
             .route("/assets/silent", get(async || std::future::pending::<()>().await))
             .route("/assets/elsewhere", get(async || Redirect::temporary("/assets/a"))),
@@ -153,6 +154,19 @@ async fn redirects_and_missing_assets_are_refused_and_named() {
     assert!(elsewhere.message.contains("307"), "{elsewhere}");
     let missing = refusal(assets.fetch(&declared(&plugin, &["missing"])).await);
     assert!(missing.message.contains("\"missing\"") && missing.message.contains("404"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_page_in_place_of_a_bundle_is_refused_and_a_declared_page_is_taken() {
+    let assets = assets("http://127.0.0.1:1", AssetLimits::default());
+    let mut declared = declared(&plugin().await, &["page"]);
+    let error = refusal(assets.fetch(&declared).await);
+    assert!(
+        error.message.contains("text/html") && error.message.contains("application/javascript"),
+        "{error}"
+    );
+    declared[0].media_type = "text/html; charset=utf-8".to_owned();
+    assert_eq!(assets.fetch(&declared).await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 pub(crate) mod assets;
 mod breakage;
+mod commits;
 pub(crate) mod document;
 mod locks;
 mod outcome;
@@ -14,6 +15,7 @@ mod usage;
 
 use crate::{health::Ledger, metrics::Metrics, view::View};
 use assets::Assets;
+use commits::Commits;
 use contract::{
     Digest, ErrorCode, Json, PublicationId, RpcError, Warning,
     catalogue::{Asset, PublicationReply, PublicationStatus, PublishRequest},
@@ -50,6 +52,7 @@ pub(crate) struct Publisher {
     puller: Puller,
     assets: Assets,
     rules: Rules,
+    commits: Arc<Commits>,
     locks: KeyedLocks,
     in_work: Semaphore,
     with_assets: Semaphore,
@@ -120,6 +123,7 @@ impl Publisher {
         rules: Rules,
     ) -> Self {
         let (in_work, with_assets) = (Semaphore::new(IN_WORK), Semaphore::new(WITH_ASSETS));
+        let commits = Commits::new(storage.clone(), Arc::clone(&view), Arc::clone(&ledger));
         Self {
             storage,
             view,
@@ -128,6 +132,7 @@ impl Publisher {
             puller,
             assets,
             rules,
+            commits: Arc::new(commits),
             locks: KeyedLocks::default(),
             in_work,
             with_assets,
@@ -262,7 +267,7 @@ impl Publisher {
             // Says nothing about the plugin.
             Err(error) if error.code == ErrorCode::Unavailable => return Err(error),
             Err(error) => {
-                self.ledger.alive(plugin_id).await;
+                self.ledger.alive(&[plugin_id]).await;
                 Repulled::Refused(error)
             }
         })

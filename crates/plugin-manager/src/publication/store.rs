@@ -38,7 +38,7 @@ impl Publisher {
         let older = self.older(&document, digest).await;
         let new = self.new_publication(&document, &items, &endpoint, &content).await;
         let committed = match new {
-            Ok(new) => self.storage.catalogue().commit(&new).await.map_err(|error| error.to_rpc()),
+            Ok(new) => self.commits.commit(new).await,
             Err(error) => Err(error),
         };
         let outcome = committed.and_then(|committed| accept(&document, committed));
@@ -51,7 +51,7 @@ impl Publisher {
             Err(_) => self.assets.give_back(content.kept).await,
         }
         let (status, publication_id, revision) = outcome?;
-        self.settle(&document, status, publication_id, digest, revision).await;
+        log_stored(&document, status, publication_id, digest, revision);
         if status != Status::Unchanged {
             self.warn_of_breakage(older.as_ref(), &mut document, &items).await;
         }
@@ -120,6 +120,10 @@ impl Publisher {
             fetched.iter().map(|asset| (asset.key.clone(), asset.digest)).collect();
         let digest = publication_digest(&document.manifest, items, &hashes);
         let seal = self.seal(document, digest)?;
+        if fetched.is_empty() {
+            // The commit refuses what has to be refused.
+            return Ok(Content { digest, kept: Kept::default(), seal });
+        }
         let manifest = &document.manifest;
         let same_version =
             self.stored(PublicationKey::Version(&manifest.plugin_id, &manifest.publication_version)).await?;
@@ -130,7 +134,6 @@ impl Publisher {
         }
         let known = match same_version {
             Some(stored) => stored.assets,
-            None if fetched.is_empty() => Vec::new(),
             None => {
                 let newest = self.stored(PublicationKey::Newest(&manifest.plugin_id)).await?;
                 newest.map(|stored| stored.assets).unwrap_or_default()
@@ -194,30 +197,24 @@ impl Publisher {
             seal: content.seal.clone(),
         })
     }
+}
 
-    /// Tells everyone about a committed publication, and that its plugin lives.
-    async fn settle(
-        &self,
-        document: &Document,
-        status: Status,
-        publication_id: PublicationId,
-        digest: Digest,
-        revision: i64,
-    ) {
-        let manifest = &document.manifest;
-        self.ledger.alive(&manifest.plugin_id).await;
-        if revision > self.view.current().revision {
-            self.view.announce(revision).await;
-        }
-        tracing::info!(
-            event = status.event(),
-            plugin_id = manifest.plugin_id,
-            publication_version = manifest.publication_version,
-            publication_id = %publication_id,
-            digest = %digest,
-            node_types = manifest.executors.len(),
-            revision,
-            "publication is in the catalogue"
-        );
-    }
+fn log_stored(
+    document: &Document,
+    status: Status,
+    publication_id: PublicationId,
+    digest: Digest,
+    revision: i64,
+) {
+    let manifest = &document.manifest;
+    tracing::info!(
+        event = status.event(),
+        plugin_id = manifest.plugin_id,
+        publication_version = manifest.publication_version,
+        publication_id = %publication_id,
+        digest = %digest,
+        node_types = manifest.executors.len(),
+        revision,
+        "publication is in the catalogue"
+    );
 }

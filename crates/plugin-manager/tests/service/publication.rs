@@ -67,6 +67,45 @@ async fn every_spelling_of_the_publication_is_accepted() {
 }
 
 #[tokio::test]
+async fn of_many_publishers_at_once_each_is_answered_for_its_own() {
+    let house = House::new().await;
+    let service = house.start(|_| ()).await;
+    // One in ten wants a node type that only one of them can have.
+    let plugins: Vec<(String, Vec<String>)> = (0..40)
+        .map(|number| {
+            let name = format!("many-{number:02}");
+            let shared = (number % 10 == 0).then(|| "plugin.shared".to_owned());
+            (name.clone(), [format!("plugin.{name}")].into_iter().chain(shared).collect())
+        })
+        .collect();
+    let publish = plugins.iter().map(async |(name, node_types)| {
+        let node_types: Vec<&str> = node_types.iter().map(String::as_str).collect();
+        let plugin = Plugin::new(&node_types);
+        service.publish(plugin.manifest(name, "1.0.0", &node_types)).await
+    });
+    let replies = join_all(publish).await;
+    let snapshot = house.storage.catalogue().snapshot().await.unwrap();
+    let owner = snapshot.owner_of("plugin.shared").unwrap().plugin_id.clone();
+    for ((name, node_types), reply) in plugins.iter().zip(replies) {
+        match reply {
+            Ok(reply) => {
+                let plugin = &snapshot.plugins[name];
+                assert_eq!((&reply["pluginId"], &reply["status"]), (&json!(name), &json!("committed")));
+                assert_eq!(reply["publicationId"], json!(plugin.newest().unwrap().publication_id));
+                assert_eq!(plugin.health.state, HealthState::Online, "{name}");
+                assert!(node_types.len() == 1 || owner == *name);
+            }
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::NodeTypeConflict);
+                assert!(error.message.contains(&owner) && !snapshot.plugins.contains_key(name), "{error}");
+            }
+        }
+    }
+    assert_eq!(snapshot.plugins.len(), 37);
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn the_same_publication_again_is_unchanged() {
     let house = House::new().await;
     let service = house.start(|_| ()).await;

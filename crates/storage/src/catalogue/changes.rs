@@ -1,15 +1,8 @@
 //! Single changes of the catalogue, each under its lock.
 
 use super::{Catalogue, Change, LOCK, grown};
-use crate::{
-    db::{in_tx, write},
-    error::Result,
-};
-use contract::{
-    Millis,
-    catalogue::{HEALTH_HISTORY, Health},
-    manifest::Endpoint,
-};
+use crate::{db::in_tx, error::Result};
+use contract::{Millis, manifest::Endpoint};
 
 const YANK: &str = "\
     UPDATE publications SET yanked_at = $3 WHERE plugin_id = $1 AND version = $2 AND yanked_at IS NULL";
@@ -19,19 +12,6 @@ const UNYANK: &str = "\
 
 const LIMIT: &str = "\
     UPDATE plugins SET max_attempts = $2 WHERE plugin_id = $1 AND COALESCE(max_attempts, 0) <> COALESCE($2, 0)";
-
-// What a steady sweep writes: one row, without the lock under which the catalogue changes.
-const STEADY: &str = "\
-    UPDATE plugin_health SET since = $3, checked_at = $4, last_error = $5, failures = $6, successes = $7 \
-    WHERE plugin_id = $1 AND state = $2";
-
-// Two changes within a millisecond are one: what came of them counts.
-const REMEMBER: &str = "\
-    INSERT INTO plugin_health_history (plugin_id, at, state, reason) VALUES ($1, $2, $3, $4) \
-    ON CONFLICT (plugin_id, at) DO UPDATE SET state = excluded.state, reason = excluded.reason";
-const FORGET: &str = "\
-    DELETE FROM plugin_health_history WHERE plugin_id = $1 AND at NOT IN \
-        (SELECT at FROM plugin_health_history WHERE plugin_id = $1 ORDER BY at DESC LIMIT $2)";
 
 impl Catalogue {
     /// Enables or disables a plugin in a workspace, or for one user there. The plugin need not be
@@ -165,72 +145,6 @@ impl Catalogue {
             .execute(&mut *c)
             .await?;
             grown!(c, revision, plugin_id, done.rows_affected() > 0)
-        })
-    }
-
-    /// Stores what a probe found, and a change of state in the plugin's history. The revision grows only
-    /// when the state changes: a steady sweep invalidates no cache. `changed` tells the same.
-    pub async fn record_health(&self, plugin_id: &str, health: &Health) -> Result<Change> {
-        if self.recorded_steady(plugin_id, health).await? {
-            return Ok(Change { changed: false, revision: self.revision().await? });
-        }
-        in_tx!(&self.db, |c| {
-            let revision: i64 = sqlx::query_scalar(LOCK).fetch_one(&mut *c).await?;
-            let known: Option<Option<String>> = sqlx::query_scalar(
-                "SELECT h.state FROM plugins p LEFT JOIN plugin_health h ON h.plugin_id = p.plugin_id \
-                 WHERE p.plugin_id = $1",
-            )
-            .bind(plugin_id)
-            .fetch_optional(&mut *c)
-            .await?;
-            let Some(state) = known else { return Ok(Change { changed: false, revision }) };
-            sqlx::query(
-                "INSERT INTO plugin_health (plugin_id, state, since, checked_at, last_error, failures, successes) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (plugin_id) DO UPDATE \
-                 SET state = excluded.state, since = excluded.since, checked_at = excluded.checked_at, \
-                     last_error = excluded.last_error, failures = excluded.failures, \
-                     successes = excluded.successes",
-            )
-            .bind(plugin_id)
-            .bind(health.state.as_str())
-            .bind(health.since.map(|at| at.0))
-            .bind(health.checked_at.map(|at| at.0))
-            .bind(health.last_error.as_deref())
-            .bind(i64::from(health.failures))
-            .bind(i64::from(health.successes))
-            .execute(&mut *c)
-            .await?;
-            let changed = state.as_deref().unwrap_or("unknown") != health.state.as_str();
-            if changed {
-                let at = health.since.or(health.checked_at).unwrap_or_default();
-                sqlx::query(REMEMBER)
-                    .bind(plugin_id)
-                    .bind(at.0)
-                    .bind(health.state.as_str())
-                    .bind(health.last_error.as_deref())
-                    .execute(&mut *c)
-                    .await?;
-                let kept = i64::try_from(HEALTH_HISTORY).unwrap_or(i64::MAX);
-                sqlx::query(FORGET).bind(plugin_id).bind(kept).execute(&mut *c).await?;
-            }
-            grown!(c, revision, plugin_id, changed)
-        })
-    }
-
-    /// Stores what a probe found if the state stays what it is; does it?
-    async fn recorded_steady(&self, plugin_id: &str, health: &Health) -> Result<bool> {
-        write!(&self.db, |c| {
-            let done = sqlx::query(STEADY)
-                .bind(plugin_id)
-                .bind(health.state.as_str())
-                .bind(health.since.map(|at| at.0))
-                .bind(health.checked_at.map(|at| at.0))
-                .bind(health.last_error.as_deref())
-                .bind(i64::from(health.failures))
-                .bind(i64::from(health.successes))
-                .execute(c)
-                .await?;
-            Ok(done.rows_affected() > 0)
         })
     }
 }

@@ -9,10 +9,12 @@
 
 mod changes;
 mod commit;
+mod health;
 mod load;
 mod snapshot;
 
-pub use commit::{Committed, NewPublication};
+pub use commit::{Committed, MOST_TOGETHER, NewPublication};
+pub use health::Finding;
 pub use snapshot::{EnablementKey, PinKey, PluginRow, PublicationRow, Snapshot};
 
 use crate::db::Db;
@@ -82,10 +84,7 @@ pub struct Change {
 const LOCK: &str = "UPDATE catalogue_revision SET revision = revision WHERE id = 1 RETURNING revision";
 
 /// Grows the revision.
-const GROW: &str = "UPDATE catalogue_revision SET revision = revision + 1 WHERE id = 1 RETURNING revision";
-
-/// Tells what the new revision is about.
-const TELL: &str = "INSERT INTO catalogue_changes (revision, plugin_id) VALUES ($1, $2)";
+const GROW: &str = "UPDATE catalogue_revision SET revision = revision + $1 WHERE id = 1";
 
 /// Forgets what was told long ago.
 const FORGET_TOLD: &str = "DELETE FROM catalogue_changes WHERE revision <= $1";
@@ -96,17 +95,25 @@ const TOLD: i64 = 10_000;
 /// Old ones are forgotten once in so many revisions.
 const FORGET_EVERY: i64 = 100;
 
-/// `grow!(c, plugin_id)`: the new revision, which is about that plugin.
+/// `grow!(c, revision, plugin_ids)`: one more revision for each of the plugins, which tells that it is
+/// about that plugin.
 macro_rules! grow {
-    ($c:expr, $plugin_id:expr) => {{
-        let revision: i64 = ::sqlx::query_scalar($crate::catalogue::GROW).fetch_one(&mut *$c).await?;
-        ::sqlx::query($crate::catalogue::TELL).bind(revision).bind($plugin_id).execute(&mut *$c).await?;
-        if revision % $crate::catalogue::FORGET_EVERY == 0 {
-            let forgotten = revision - $crate::catalogue::TOLD;
-            ::sqlx::query($crate::catalogue::FORGET_TOLD).bind(forgotten).execute(&mut *$c).await?;
+    ($c:expr, $revision:expr, $plugin_ids:expr) => {
+        if !$plugin_ids.is_empty() {
+            let revision: i64 = $revision;
+            let grown = i64::try_from($plugin_ids.len()).unwrap_or(i64::MAX);
+            ::sqlx::query($crate::catalogue::GROW).bind(grown).execute(&mut *$c).await?;
+            let mut query = ::sqlx::QueryBuilder::new("INSERT INTO catalogue_changes (revision, plugin_id) ");
+            query.push_values((revision + 1..).zip(&$plugin_ids), |mut row, (revision, plugin_id)| {
+                row.push_bind(revision).push_bind(*plugin_id);
+            });
+            // One text for the many single changes is kept prepared; those of groups are too many.
+            query.build().persistent(grown == 1).execute(&mut *$c).await?;
+            if let Some(until) = $crate::catalogue::forgotten(revision, revision + grown) {
+                ::sqlx::query($crate::catalogue::FORGET_TOLD).bind(until).execute(&mut *$c).await?;
+            }
         }
-        revision
-    }};
+    };
 }
 use grow;
 
@@ -114,12 +121,16 @@ use grow;
 /// the plugin changed.
 macro_rules! grown {
     ($c:expr, $revision:expr, $plugin_id:expr, $changed:expr) => {{
-        let changed: bool = $changed;
-        let revision: i64 = match changed {
-            true => $crate::catalogue::grow!($c, $plugin_id),
-            false => $revision,
-        };
-        Ok($crate::catalogue::Change { changed, revision })
+        let (changed, revision): (bool, i64) = ($changed, $revision);
+        if changed {
+            $crate::catalogue::grow!($c, revision, [$plugin_id]);
+        }
+        Ok($crate::catalogue::Change { changed, revision: revision + i64::from(changed) })
     }};
 }
 use grown;
+
+/// Up to which revision what was told is forgotten, when the catalogue has grown from one to another.
+fn forgotten(from: i64, to: i64) -> Option<i64> {
+    (from / FORGET_EVERY < to / FORGET_EVERY).then_some(to - TOLD)
+}

@@ -15,6 +15,7 @@ use storage::{
 suite!(
     every_change_grows_the_revision_once,
     health_grows_the_revision_only_when_the_state_changes,
+    findings_about_several_plugins_are_each_what_it_would_be_alone,
     the_snapshot_holds_what_was_stored,
     a_pin_never_moves_by_itself,
     enablement_may_precede_the_publication,
@@ -99,6 +100,38 @@ async fn health_grows_the_revision_only_when_the_state_changes(storage: Storage)
     let change = catalogue.record_health("jira", &offline).await.unwrap();
     assert_eq!(change, Change { changed: true, revision: 3 });
     assert_eq!(catalogue.snapshot().await.unwrap().plugins["jira"].health, offline);
+}
+
+async fn findings_about_several_plugins_are_each_what_it_would_be_alone(storage: Storage) {
+    let catalogue = storage.catalogue();
+    for plugin_id in ["a", "b", "c"] {
+        catalogue.commit(&publication(plugin_id, "1", &[])).await.unwrap();
+    }
+    let health = |state, at| Health {
+        state,
+        since: Some(Millis(at)),
+        checked_at: Some(Millis(at)),
+        ..Health::default()
+    };
+    catalogue.record_health("a", &health(HealthState::Online, 1)).await.unwrap();
+    let revision = catalogue.revision().await.unwrap();
+    let (steady, new, down) =
+        (health(HealthState::Online, 2), health(HealthState::Online, 3), health(HealthState::Offline, 4));
+    let findings = [("c", &down), ("a", &steady), ("nobody", &new), ("b", &new)];
+    let changes = catalogue.record_health_of_all(&findings).await.unwrap();
+    let told: Vec<_> = changes.iter().map(|change| (change.changed, change.revision)).collect();
+    assert_eq!(
+        told,
+        [(true, revision + 1), (false, revision + 2), (false, revision + 2), (true, revision + 2)]
+    );
+    let stored = catalogue.health().await.unwrap();
+    assert_eq!((&stored["a"], &stored["b"], &stored["c"]), (&steady, &new, &down));
+    let history = catalogue.health_history().await.unwrap();
+    assert_eq!(["a", "b", "c"].map(|id| history[id].len()), [1, 1, 1]);
+
+    let changes = catalogue.record_health_of_all(&findings).await.unwrap();
+    assert!(changes.iter().all(|change| *change == Change { changed: false, revision: revision + 2 }));
+    assert_eq!(catalogue.record_health_of_all(&[]).await.unwrap(), []);
 }
 
 async fn the_snapshot_holds_what_was_stored(storage: Storage) {

@@ -4,8 +4,8 @@ use crate::{catalogue::publication, id, json, suite};
 use contract::{Digest, Millis, PublicationId, manifest::Endpoint};
 use futures::future::join_all;
 use storage::{
-    Storage,
-    catalogue::{Committed, NewPublication, PublicationKey},
+    Error, Storage,
+    catalogue::{Committed, MOST_TOGETHER, NewPublication, PublicationKey},
 };
 
 suite!(
@@ -19,6 +19,10 @@ suite!(
     of_concurrent_publishers_of_one_node_type_one_wins,
     a_removed_plugin_lives_again_when_it_publishes,
     a_removed_plugin_does_not_take_back_a_node_type_that_has_a_new_owner,
+    publications_together_are_answered_as_one_after_the_other,
+    publications_together_are_seen_by_who_knows_the_catalogue_before,
+    of_publications_that_cannot_be_stored_together_none_is_stored,
+    concurrent_groups_see_one_another,
 );
 
 fn committed(outcome: &Committed) -> PublicationId {
@@ -183,4 +187,100 @@ async fn a_removed_plugin_does_not_take_back_a_node_type_that_has_a_new_owner(st
     let refused = catalogue.commit(&new).await.unwrap();
     assert_eq!(refused, Committed::NodeTypeConflict { node_type: "a".into(), owner: "slack".into() });
     assert!(catalogue.snapshot().await.unwrap().plugins["jira"].removed_at.is_some());
+}
+
+/// A catalogue with a little of everything, and a group that meets all of it.
+async fn group(storage: &Storage) -> Vec<NewPublication> {
+    let catalogue = storage.catalogue();
+    let known = publication("known", "1", &["known"]);
+    catalogue.commit(&known).await.unwrap();
+    catalogue.commit(&publication("replaced", "1", &["given-up"])).await.unwrap();
+    catalogue.commit(&publication("removed", "1", &["tomb"])).await.unwrap();
+    catalogue.remove("removed", Millis(5)).await.unwrap();
+    let other = |new| NewPublication { digest: Digest([2; 32]), ..new };
+    let elsewhere = Endpoint { host: "elsewhere".into(), port: 9 };
+    vec![
+        NewPublication { node_endpoints: vec![("known".into(), elsewhere)], ..known },
+        NewPublication { allow_republish: true, ..other(publication("replaced", "1", &["r"])) },
+        publication("first", "1", &["given-up", "shared"]),
+        publication("second", "1", &["shared"]),
+        publication("third", "1", &["known"]),
+        publication("removed", "1", &["tomb"]),
+        publication("empty", "1", &[]),
+    ]
+}
+
+async fn publications_together_are_answered_as_one_after_the_other(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let group = group(&storage).await;
+    let revision = catalogue.revision().await.unwrap();
+    let stored = async |name| catalogue.publication(PublicationKey::Newest(name)).await.unwrap().unwrap();
+    let known = [stored("known").await, stored("replaced").await, stored("removed").await];
+    let [known, replaced, removed] = known.map(|stored| stored.publication_id);
+    let conflict = |node_type: &str, owner: &str| Committed::NodeTypeConflict {
+        node_type: node_type.to_owned(),
+        owner: owner.to_owned(),
+    };
+    let answers = catalogue.commit_all(&group).await.unwrap();
+    let expected = [
+        Committed::Unchanged { publication_id: known, revision: revision + 1 },
+        Committed::Replaced { publication_id: replaced, revision: revision + 2 },
+        Committed::Committed { publication_id: group[2].publication_id, revision: revision + 3 },
+        conflict("shared", "first"),
+        conflict("known", "known"),
+        Committed::Unchanged { publication_id: removed, revision: revision + 4 },
+        Committed::Committed { publication_id: group[6].publication_id, revision: revision + 5 },
+    ];
+    assert_eq!(answers, expected);
+    assert_eq!(catalogue.revision().await.unwrap(), revision + 5);
+    let snapshot = catalogue.snapshot().await.unwrap();
+    let owner = |node_type| snapshot.owner_of(node_type).map(|plugin| plugin.plugin_id.as_str());
+    assert_eq!(
+        ["r", "given-up", "shared", "known"].map(owner).map(Option::unwrap),
+        ["replaced", "first", "first", "known"]
+    );
+    assert_eq!(snapshot.plugins["removed"].removed_at, None);
+    assert_eq!(snapshot.endpoint_of("known", "known").unwrap().host, "elsewhere");
+    assert!(!snapshot.plugins.contains_key("second"));
+
+    // The same again changes nothing.
+    let again = catalogue.commit_all(&group).await.unwrap();
+    assert!(again.iter().all(|answer| !matches!(answer, Committed::Committed { .. })), "{again:?}");
+    assert_eq!(catalogue.revision().await.unwrap(), revision + 5);
+}
+
+async fn publications_together_are_seen_by_who_knows_the_catalogue_before(storage: Storage) {
+    let group = group(&storage).await;
+    let catalogue = storage.catalogue();
+    let before = catalogue.snapshot().await.unwrap();
+    catalogue.commit_all(&group).await.unwrap();
+    let after = catalogue.snapshot().await.unwrap();
+    assert_eq!(catalogue.renewed(&before).await.unwrap(), Some(after));
+}
+
+async fn of_publications_that_cannot_be_stored_together_none_is_stored(storage: Storage) {
+    let catalogue = storage.catalogue();
+    let twice =
+        [publication("jira", "1", &["a"]), publication("slack", "1", &[]), publication("jira", "2", &["a"])];
+    assert!(matches!(catalogue.commit_all(&twice).await, Err(Error::InvalidValue { .. })));
+    let many: Vec<_> = (0..=MOST_TOGETHER).map(|n| publication(&format!("p{n}"), "1", &[])).collect();
+    assert!(matches!(catalogue.commit_all(&many).await, Err(Error::InvalidValue { .. })));
+    assert_eq!(catalogue.commit_all(&[]).await.unwrap(), []);
+    assert!(catalogue.snapshot().await.unwrap().plugins.is_empty());
+    assert_eq!(catalogue.commit_all(&many[1..]).await.unwrap().len(), MOST_TOGETHER);
+}
+
+async fn concurrent_groups_see_one_another(storage: Storage) {
+    let groups = (0..6).map(|round| {
+        let catalogue = storage.catalogue();
+        let group: Vec<_> =
+            (0..4).map(|n| publication(&format!("{round}-{n}"), "1", &[&*format!("shared-{n}")])).collect();
+        tokio::spawn(async move { catalogue.commit_all(&group).await.unwrap() })
+    });
+    let answers: Vec<Vec<Committed>> = join_all(groups).await.into_iter().map(Result::unwrap).collect();
+    for place in 0..4 {
+        let won = answers.iter().filter(|group| matches!(group[place], Committed::Committed { .. })).count();
+        assert_eq!(won, 1, "shared-{place}: {answers:?}");
+    }
+    assert_eq!(storage.catalogue().snapshot().await.unwrap().plugins.len(), 4);
 }
