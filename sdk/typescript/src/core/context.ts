@@ -34,6 +34,8 @@ export interface ExecContext<I = Record<string, unknown>> {
   workspaceId?: string;
   userId?: string;
   diagramId?: string;
+  /** `GET {filesUrl}/{id}` gives the bytes of a file that an input refers to; absent where none does. */
+  filesUrl?: string;
   /** W3C trace context, to pass on to other services. */
   traceparent?: string;
   /** What tracing systems add to it, to pass on too. */

@@ -19,6 +19,8 @@ export interface ExecutorTask {
   workspaceId?: string;
   userId?: string;
   diagramId?: string;
+  /** Where the bytes of files are that inputs refer to; absent where none does. */
+  filesUrl?: string;
   /** W3C trace context; goes back with ack and result. */
   traceparent?: string;
   /** What tracing systems add to it. */
