@@ -300,7 +300,8 @@ pub struct PluginHealthList {
 }
 
 /// `plugin.publish`: a publication on behalf of a plugin, which is pulled as if it had published
-/// itself. Names a manifest, or a known plugin whose newest stored manifest is taken.
+/// itself. Names a manifest, or a known plugin whose newest stored manifest is taken: by its id, or with
+/// nothing but `from` by where it listens.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PublishRequest {

@@ -165,18 +165,48 @@ impl Publisher {
         request: PublishRequest,
         tokens: Vec<SecretString>,
     ) -> Result<PublicationReply, RpcError> {
-        let draft = match (request.manifest, request.plugin_id) {
-            (Some(manifest), None) => document::read_from(&manifest, request.from.as_ref()).map(|document| {
-                let endpoint = document.manifest.pull.clone();
-                Draft { document, endpoint, assets: AssetSource::Plugin, tokens }
-            }),
-            (None, Some(plugin_id)) => self.known_plugin(&plugin_id, request.from, tokens).await,
+        let plugin_id = match (&request.manifest, request.plugin_id, &request.from) {
+            (None, None, Some(place)) => self.plugin_at(place).await.map(Some),
+            (_, plugin_id, _) => Ok(plugin_id),
+        };
+        let draft = match (request.manifest, plugin_id) {
+            (_, Err(error)) => Err(error),
+            (Some(manifest), Ok(None)) => {
+                document::read_from(&manifest, request.from.as_ref()).map(|document| {
+                    let endpoint = document.manifest.pull.clone();
+                    Draft { document, endpoint, assets: AssetSource::Plugin, tokens }
+                })
+            }
+            (None, Ok(Some(plugin_id))) => self.known_plugin(&plugin_id, request.from, tokens).await,
             _ => Err(RpcError::new(
                 ErrorCode::InvalidRequest,
-                "a publication names either a manifest or a pluginId that is known; give one of them",
+                "a publication names either a manifest or a plugin that is known, by its pluginId or by where \
+                 it listens; give one of them",
             )),
         };
         self.take(draft).await
+    }
+
+    /// The live plugin that listens there.
+    async fn plugin_at(&self, place: &Endpoint) -> Result<String, RpcError> {
+        let snapshot = self.view.fresh().await?;
+        let live = snapshot.plugins.values().filter(|plugin| plugin.removed_at.is_none());
+        let here: Vec<&str> =
+            live.filter(|plugin| plugin.endpoint == *place).map(|plugin| plugin.plugin_id.as_str()).collect();
+        let (code, message) = match here.as_slice() {
+            [only] => return Ok((*only).to_owned()),
+            [] => (
+                ErrorCode::PluginUnknown,
+                format!(
+                    "no plugin of the catalogue listens at {place}; give its manifest, or its name if it moved"
+                ),
+            ),
+            several => (
+                ErrorCode::InvalidRequest,
+                format!("{} listen at {place}; give the name of one", several.join(", ")),
+            ),
+        };
+        Err(RpcError::new(code, message))
     }
 
     /// The stored publication that new use takes, from `from` or from where the plugin is now.

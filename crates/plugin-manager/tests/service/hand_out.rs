@@ -125,7 +125,7 @@ async fn many_callers_for_one_plugin_cost_one_query() {
     let plugin = Plugin::new(&["plugin.echo"]);
     service.publish(plugin.manifest("echo", "1.0.0", &["plugin.echo"])).await.unwrap();
     let answers =
-        join_all((0..100).map(|_| service.ask("manifest_request", json!({"nodeType": "plugin.echo"})))).await;
+        join_all((0..500).map(|_| service.ask("manifest_request", json!({"nodeType": "plugin.echo"})))).await;
     assert!(answers.iter().all(Result::is_ok));
     assert_eq!(service.metric(LOADS).await, 1);
 }

@@ -229,6 +229,13 @@ async fn a_known_plugin_is_pulled_again_from_where_it_is_now() {
         ErrorCode::PluginUnknown
     );
     assert_eq!(code(service.ask("plugin.publish", json!({})).await), ErrorCode::InvalidRequest);
+    // The place alone stands for the plugin that listens there.
+    let there = service.ask("plugin.publish", json!({ "from": place })).await.unwrap();
+    assert_eq!((&there["pluginId"], &there["status"]), (&json!("echo"), &json!("unchanged")));
+    let nobody =
+        service.ask("plugin.publish", json!({"from": {"host": "127.0.0.1", "port": 1}})).await.unwrap_err();
+    assert_eq!(nobody.code, ErrorCode::PluginUnknown);
+    assert!(nobody.message.contains("127.0.0.1:1") && nobody.message.contains("manifest"), "{nobody}");
     // The same version with other nodes is another content, however it is published.
     let other = Plugin::answering(json!({"items": items(&[ECHO]), "extra": 1}));
     let changed = with_inputs(&json!([{"name": "text"}]));

@@ -27,9 +27,11 @@ pub(crate) enum Plugin {
     /// Publish a plugin that listens: its nodes are pulled from it, as when it publishes itself.
     ///
     /// A plugin that the catalogue knows is pulled again with its stored manifest, from where it is or
-    /// from HOST:PORT. A new one needs its manifest.
+    /// from HOST:PORT; the place alone stands for the plugin that listens there. A new one needs its
+    /// manifest.
     #[command(after_help = "Examples:
-  conveyor plugin publish text-tools --from 10.0.0.7:4100
+  conveyor plugin publish --from 10.0.0.7:4100
+  conveyor plugin publish text-tools --from 10.0.0.8:4100
   conveyor plugin publish --manifest manifest.json
   conveyor plugin publish --manifest manifest.json --from 10.0.0.7:4100
 
