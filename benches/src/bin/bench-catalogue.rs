@@ -3,6 +3,7 @@
 //! at start, a health sweep over a thousand endpoints of which fifty die, and the memory of it all.
 
 use contract::{Json, manifest::MANIFEST_KIND, pattern};
+use reqwest::header::{self, HeaderValue};
 use serde_json::{Value, json};
 use std::{
     collections::VecDeque,
@@ -163,9 +164,9 @@ async fn publish(manager: &Client, plugins: &[Plugin]) -> Outcome<()> {
 
 async fn answers(manager: &Client, api: u16) -> Outcome<()> {
     let mut times = Vec::new();
-    let mut bytes = 0;
     for pattern in [pattern::PLUGIN_LIST.name, pattern::PLUGIN_HEALTH.name] {
         times.clear();
+        let mut bytes = 0;
         for _ in 0..ASKED {
             let begun = Instant::now();
             bytes = ask(manager, pattern, json!({})).await?.text().len();
@@ -175,17 +176,33 @@ async fn answers(manager: &Client, api: u16) -> Outcome<()> {
     }
     times.clear();
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let mut first = Vec::new();
-    times.clear();
-    for round in 0..ASKED {
+    let palette = async |etag: Option<&HeaderValue>| -> Outcome<(Duration, usize, Option<HeaderValue>)> {
+        let mut request = http.get(format!("http://127.0.0.1:{api}/palette")).bearer_auth(API_TOKEN);
+        if let Some(etag) = etag {
+            request = request.header(header::IF_NONE_MATCH, etag);
+        }
         let begun = Instant::now();
-        let request = http.get(format!("http://127.0.0.1:{api}/palette")).bearer_auth(API_TOKEN);
-        bytes = request.send().await?.error_for_status()?.bytes().await?.len();
-        let times = if round == 0 { &mut first } else { &mut times };
-        times.push(begun.elapsed());
+        let response = request.send().await?.error_for_status()?;
+        let etag = response.headers().get(header::ETAG).cloned();
+        let bytes = response.bytes().await?.len();
+        Ok((begun.elapsed(), bytes, etag))
+    };
+    let (first, whole, mut etag) = palette(None).await?;
+    for _ in 0..ASKED {
+        times.push(palette(None).await?.0);
     }
-    told("GET /palette of the api, the first", &mut first, bytes);
-    told("GET /palette of the api, afterwards", &mut times, bytes);
+    let mut known = Vec::new();
+    for _ in 0..ASKED {
+        let (time, sent, newer) = palette(etag.as_ref()).await?;
+        // The catalogue may change at any time: then the palette is sent anew.
+        if sent == 0 {
+            known.push(time);
+        }
+        etag = newer;
+    }
+    told("GET /palette of the api, the first", &mut [first], whole);
+    told("GET /palette of the api, afterwards", &mut times, whole);
+    told("GET /palette of the api, known (304)", &mut known, 0);
     Ok(())
 }
 
