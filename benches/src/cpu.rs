@@ -10,6 +10,10 @@ const TICKS_PER_SECOND: u64 = 100;
 pub(crate) struct Cpu {
     /// Of our family, ended children included.
     pub(crate) family: Duration,
+    /// What this process, which sends the load, took of it.
+    pub(crate) client: Duration,
+    /// What the database took of it.
+    pub(crate) database: Duration,
     /// Of the whole machine.
     pub(crate) machine: Duration,
 }
@@ -17,15 +21,22 @@ pub(crate) struct Cpu {
 impl Cpu {
     /// Now.
     pub(crate) fn now() -> Self {
-        let family = family(std::process::id());
+        let pid = std::process::id();
         let machine = fs::read_to_string("/proc/stat").ok().and_then(|text| busy(text.lines().next()?));
-        Self { family: ticks(family), machine: ticks(machine.unwrap_or(0)) }
+        Self {
+            family: ticks(family(pid, &|_| true)),
+            client: ticks(own(pid).unwrap_or(0)),
+            database: ticks(family(pid, &|name| name == "postgres")),
+            machine: ticks(machine.unwrap_or(0)),
+        }
     }
 
     /// What was used since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             family: self.family.saturating_sub(earlier.family),
+            client: self.client.saturating_sub(earlier.client),
+            database: self.database.saturating_sub(earlier.database),
             machine: self.machine.saturating_sub(earlier.machine),
         }
     }
@@ -41,8 +52,11 @@ fn busy(line: &str) -> Option<u64> {
     Some(fields.iter().take(3).sum::<u64>() + fields.get(5..7)?.iter().sum::<u64>())
 }
 
-fn family(pid: u32) -> u64 {
-    own(pid).unwrap_or(0) + children(pid).into_iter().map(family).sum::<u64>()
+/// Ticks of a process and all that it started, as far as their names are wanted.
+fn family(pid: u32, wanted: &dyn Fn(&str) -> bool) -> u64 {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let own = if wanted(name.trim_end()) { own(pid).unwrap_or(0) } else { 0 };
+    own + children(pid).into_iter().map(|child| family(child, wanted)).sum::<u64>()
 }
 
 /// A process and its children that have ended.
