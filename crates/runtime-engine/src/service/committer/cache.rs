@@ -11,41 +11,79 @@ pub(crate) struct Held {
     pub(crate) sequence: u64,
 }
 
+/// The part of the bytes that runs may take that have ended: of them only late reports are expected.
+const ENDED_SHARE: usize = 8;
+
 /// Bounded by the estimated bytes of the states.
 #[derive(Debug)]
 pub(super) struct Cache {
     capacity_bytes: usize,
-    bytes: usize,
     clock: u64,
-    runs: HashMap<RunId, (Held, usize, u64)>,
+    runs: HashMap<RunId, Place>,
+    running: Shelf,
+    ended: Shelf,
+}
+
+#[derive(Debug)]
+struct Place {
+    held: Held,
+    size: usize,
+    used: u64,
+    has_ended: bool,
+}
+
+/// Runs of one kind by their last use.
+#[derive(Debug, Default)]
+struct Shelf {
+    bytes: usize,
     by_use: BTreeMap<u64, RunId>,
 }
 
 impl Cache {
     pub(super) fn new(capacity_bytes: usize) -> Self {
-        Self { capacity_bytes, bytes: 0, clock: 0, runs: HashMap::new(), by_use: BTreeMap::new() }
+        Self {
+            capacity_bytes,
+            clock: 0,
+            runs: HashMap::new(),
+            running: Shelf::default(),
+            ended: Shelf::default(),
+        }
+    }
+
+    fn shelf(&mut self, has_ended: bool) -> &mut Shelf {
+        if has_ended { &mut self.ended } else { &mut self.running }
     }
 
     /// Takes a run out; it is the caller's until it is put back.
     pub(super) fn take(&mut self, run_id: RunId) -> Option<Held> {
-        let (held, size, used) = self.runs.remove(&run_id)?;
-        self.by_use.remove(&used);
-        self.bytes -= size;
+        let Place { held, size, used, has_ended } = self.runs.remove(&run_id)?;
+        let shelf = self.shelf(has_ended);
+        shelf.by_use.remove(&used);
+        shelf.bytes -= size;
         Some(held)
     }
 
-    /// Holds a run, as the most recently used.
+    /// Holds a run, as the most recently used of its kind.
     pub(super) fn put(&mut self, run_id: RunId, held: Held) {
         self.take(run_id);
         self.clock += 1;
-        let size = held.state.size();
-        self.bytes += size;
-        self.by_use.insert(self.clock, run_id);
-        self.runs.insert(run_id, (held, size, self.clock));
-        while self.bytes > self.capacity_bytes {
-            let Some((_, oldest)) = self.by_use.pop_first() else { return };
-            self.take(oldest);
+        let (size, used) = (held.state.size(), self.clock);
+        let has_ended = held.state.status().is_terminal();
+        let shelf = self.shelf(has_ended);
+        shelf.bytes += size;
+        shelf.by_use.insert(used, run_id);
+        self.runs.insert(run_id, Place { held, size, used, has_ended });
+        while self.ended.bytes > self.capacity_bytes / ENDED_SHARE {
+            self.forget(true);
         }
+        while self.running.bytes + self.ended.bytes > self.capacity_bytes {
+            self.forget(!self.ended.by_use.is_empty());
+        }
+    }
+
+    fn forget(&mut self, has_ended: bool) {
+        let oldest = self.shelf(has_ended).by_use.first_key_value().map(|(_, run_id)| *run_id);
+        oldest.map(|run_id| self.take(run_id));
     }
 }
 
@@ -96,7 +134,7 @@ mod tests {
         cache.put(run(3), held(1_000));
         assert!(cache.take(run(2)).is_none());
         assert!(cache.take(run(1)).is_some() && cache.take(run(3)).is_some());
-        assert_eq!(cache.bytes, 0);
+        assert_eq!(cache.running.bytes, 0);
     }
 
     #[test]
