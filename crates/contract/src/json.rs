@@ -13,6 +13,9 @@ pub struct Json(Text);
 #[derive(Clone)]
 enum Text {
     Plain(Arc<RawValue>),
+    /// Known to be JSON. One copy less to make than [`Text::Plain`], at the price of a look through it
+    /// where it becomes a part of another value.
+    Written(Arc<str>),
     Secret(Arc<Wiped>),
 }
 
@@ -45,9 +48,31 @@ impl Json {
         serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
     }
 
+    /// [`Self::of`] for a value that will not become a part of another: its text is wanted, and has
+    /// about `expected_bytes`.
+    pub fn written<T: Serialize + ?Sized>(
+        value: &T,
+        expected_bytes: usize,
+    ) -> Result<Self, serde_json::Error> {
+        let mut text = Vec::with_capacity(expected_bytes);
+        serde_json::to_writer(&mut text, value)?;
+        let text = simdutf8::basic::from_utf8(&text).map_err(serde::ser::Error::custom)?;
+        Ok(Self(Text::Written(text.into())))
+    }
+
+    /// A copy of a value in a text that is read, for who wants its text.
+    pub fn copied(raw: &RawValue) -> Self {
+        Self(Text::Written(raw.get().into()))
+    }
+
     /// JSON `null`.
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned().into())
+    }
+
+    /// JSON `{}`.
+    pub fn empty_object() -> Self {
+        Self(Text::Written("{}".into()))
     }
 
     /// A text with secrets in it: it is wiped when the last holder of it is dropped. What is read out
@@ -60,6 +85,7 @@ impl Json {
     pub fn text(&self) -> &str {
         match &self.0 {
             Text::Plain(raw) => raw.get(),
+            Text::Written(text) => text,
             Text::Secret(wiped) => wiped.0.get(),
         }
     }
@@ -77,6 +103,12 @@ impl Json {
     /// The value as a tree; fails on what a tree cannot hold (lone surrogates, nesting over 128).
     pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
         self.read()
+    }
+}
+
+impl From<Box<RawValue>> for Json {
+    fn from(raw: Box<RawValue>) -> Self {
+        Self(raw.into())
     }
 }
 
@@ -119,6 +151,10 @@ impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.0 {
             Text::Plain(raw) => raw.serialize(serializer),
+            Text::Written(text) => {
+                let raw: &RawValue = serde_json::from_str(text).map_err(serde::ser::Error::custom)?;
+                raw.serialize(serializer)
+            }
             Text::Secret(wiped) => wiped.0.serialize(serializer),
         }
     }
@@ -151,6 +187,17 @@ mod tests {
         let text = r#"{"b":12345678901234567890123, "a":"\ud800", "n":1.0}"#;
         let json: Json = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&json).unwrap(), text);
+    }
+
+    #[test]
+    fn written_and_copied_values_are_the_same_values() {
+        let text = r#"{"b":12345678901234567890123,"a":"\ud800 ж"}"#;
+        let plain = Json::parse(text).unwrap();
+        let raw: &RawValue = serde_json::from_str(text).unwrap();
+        for json in [Json::written(&plain, 3).unwrap(), Json::copied(raw)] {
+            assert_eq!(json, plain);
+            assert_eq!(serde_json::to_string(&[&json]).unwrap(), format!("[{text}]"));
+        }
     }
 
     #[test]

@@ -1,27 +1,36 @@
 //! Reports about steps and what a reporter is told (protocol sections 3, 4 and 5).
 
+mod outputs;
 mod read;
 
-pub use read::{read_report, reply_is_result};
+pub use outputs::{Outputs, RawOutputs};
+pub use read::{check_report, read_report, reply_is_result};
 
-use crate::{ErrorCode, ExecutionId, Json, RpcError, RunId, canonical, json::present, trace::TraceContext};
+use crate::{
+    Digest, ErrorCode, ExecutionId, Json, RpcError, RunId, canonical, json::present, trace::TraceContext,
+};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-/// One report about one attempt, from whichever door it came.
+/// Values by output name.
+pub type Values = IndexMap<String, Json>;
+
+/// One report about one attempt, from whichever door it came. With [`RawOutputs`] nobody has taken its
+/// outputs apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StepReport {
+#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+pub struct StepReport<O = Values> {
     /// The attempt.
     pub execution_id: ExecutionId,
     /// The run, where the reporter named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
     /// What is reported.
-    pub body: ReportBody,
+    pub body: ReportBody<O>,
 }
 
-impl StepReport {
+impl<O> StepReport<O> {
     /// The `traceparent` of the W3C trace context that the reporter named.
     pub fn traceparent(&self) -> Option<&str> {
         match &self.body {
@@ -61,15 +70,16 @@ impl StepReport {
 /// What a report says. Adjacently tagged with the tag first, so that payloads stay raw text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "snake_case")]
-pub enum ReportBody {
+#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+pub enum ReportBody<O = Values> {
     /// Work has begun.
     Ack(Ack),
     /// Work goes on.
     Heartbeat(Heartbeat),
     /// Outputs before the end.
-    Partial(Partial),
+    Partial(Partial<O>),
     /// Work has ended.
-    Result(StepResult),
+    Result(StepResult<O>),
 }
 
 /// Work has begun.
@@ -103,23 +113,25 @@ pub struct Heartbeat {
 /// Outputs before the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Partial {
+#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+pub struct Partial<O = Values> {
     /// Counts up per attempt; a number that was seen before is a duplicate.
     pub sequence: u64,
     /// Values by output name.
     #[serde(default)]
-    pub outputs: IndexMap<String, Json>,
+    pub outputs: O,
 }
 
 /// Work has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StepResult {
+#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+pub struct StepResult<O = Values> {
     /// How it ended.
     pub status: StepStatus,
     /// Values by output name; keys beyond the declared outputs are kept and produce nothing.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub outputs: IndexMap<String, Json>,
+    #[serde(default, skip_serializing_if = "Outputs::are_none")]
+    pub outputs: O,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,
@@ -172,31 +184,54 @@ impl StepError {
     }
 }
 
-impl StepResult {
+impl<O: Outputs> StepResult<O> {
     /// A success.
-    pub fn ok(outputs: IndexMap<String, Json>) -> Self {
+    pub fn ok(outputs: O) -> Self {
         Self { status: StepStatus::Ok, outputs, error: None, traceparent: None, tracestate: None }
     }
 
     /// A failure.
     pub fn failed(error: StepError) -> Self {
-        let (status, outputs) = (StepStatus::Error, IndexMap::new());
+        let (status, outputs) = (StepStatus::Error, O::default());
         Self { status, outputs, error: Some(error), traceparent: None, tracestate: None }
     }
 
     /// The digest by which two result reports are the same, over any door: canonical JSON of
     /// status, outputs and error.
-    pub fn digest(&self) -> crate::Digest {
+    pub fn digest(&self) -> Digest {
+        let error = self.error.as_ref().map(|error| Json::of(error).unwrap_or_default());
+        let outputs = self.outputs.text();
+        // In the order of their names.
+        let mut fields = Vec::with_capacity(3);
+        fields.extend(error.as_ref().map(|error| ("error", error.text())));
+        fields.extend((!self.outputs.are_none()).then_some(("outputs", outputs.as_ref())));
+        fields.push(("status", self.status.json()));
+        canonical::digest_object(&fields).unwrap_or_else(|| self.digest_as_written())
+    }
+
+    /// Of what no tree can hold (lone surrogates, very deep nesting).
+    fn digest_as_written(&self) -> Digest {
         #[derive(Serialize)]
         struct Compared<'r> {
             status: StepStatus,
             #[serde(skip_serializing_if = "IndexMap::is_empty")]
-            outputs: &'r IndexMap<String, Json>,
+            outputs: Values,
             #[serde(skip_serializing_if = "Option::is_none")]
             error: Option<&'r StepError>,
         }
-        let compared = Compared { status: self.status, outputs: &self.outputs, error: self.error.as_ref() };
+        let outputs = serde_json::from_str(&self.outputs.text()).unwrap_or_default();
+        let compared = Compared { status: self.status, outputs, error: self.error.as_ref() };
         canonical::digest_json(&Json::of(&compared).unwrap_or_default())
+    }
+}
+
+impl StepStatus {
+    /// Its JSON text.
+    fn json(self) -> &'static str {
+        match self {
+            Self::Ok => "\"ok\"",
+            Self::Error => "\"error\"",
+        }
     }
 }
 
@@ -268,9 +303,10 @@ pub enum ReportKind {
 
 /// `runtime.step_reports`: a batch, answered item by item in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StepReports {
+#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+pub struct StepReports<O = Values> {
     /// The reports.
-    pub reports: Vec<StepReport>,
+    pub reports: Vec<StepReport<O>>,
 }
 
 /// The answer to `runtime.step_reports` and `runtime.dispatch_outcome`.

@@ -3,7 +3,7 @@
 use crate::Settings;
 use contract::{
     ErrorCode, Json, RpcError, pattern,
-    report::{ReportOutcome, StepReportOutcomes},
+    report::{RawOutputs, ReportOutcome, StepReport, StepReportOutcomes},
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
@@ -34,7 +34,7 @@ pub(crate) struct Engine {
 struct Reports<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
-    reports: &'a [Json],
+    reports: &'a [StepReport<RawOutputs>],
 }
 
 #[derive(Serialize)]
@@ -69,19 +69,27 @@ impl Engine {
 
     /// Hands reports over; the answers are in their order. A batch that got no answer is
     /// `engine_unavailable` for each of its reports.
-    pub(crate) async fn step_reports(&self, reports: Vec<Json>) -> Vec<ReportOutcome> {
+    pub(crate) async fn step_reports(&self, reports: Vec<StepReport<RawOutputs>>) -> Vec<ReportOutcome> {
         let data = Reports { token: self.token(), reports: &reports };
-        self.batch(pattern::RUNTIME_STEP_REPORTS.name, &data, reports.len()).await
+        let bytes = reports.iter().map(StepReport::expected_bytes).sum();
+        self.batch(pattern::RUNTIME_STEP_REPORTS.name, &data, (reports.len(), bytes)).await
     }
 
     /// Tells how dispatches ended; the answers are in their order, as of [`Self::step_reports`].
     pub(crate) async fn dispatch_outcomes(&self, outcomes: Vec<Json>) -> Vec<ReportOutcome> {
         let data = Outcomes { token: self.token(), outcomes: &outcomes };
-        self.batch(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data, outcomes.len()).await
+        let bytes = outcomes.iter().map(|outcome| outcome.text().len() + 1).sum();
+        self.batch(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data, (outcomes.len(), bytes)).await
     }
 
-    async fn batch<T: Serialize + Sync>(&self, pattern: &str, data: &T, items: usize) -> Vec<ReportOutcome> {
-        let error = match self.call::<_, StepReportOutcomes>(pattern, data).await {
+    /// A call with so many items of about so many bytes together.
+    async fn batch<T: Serialize + Sync>(
+        &self,
+        pattern: &str,
+        data: &T,
+        (items, bytes): (usize, usize),
+    ) -> Vec<ReportOutcome> {
+        let error = match self.call::<_, StepReportOutcomes>(pattern, data, bytes + ENVELOPE_BYTES).await {
             Ok(answer) if answer.outcomes.len() == items => return answer.outcomes,
             Ok(answer) => {
                 let text = format!("the engine answered {} of {items} items", answer.outcomes.len());
@@ -135,9 +143,12 @@ impl Engine {
         &self,
         pattern: &str,
         data: &T,
+        expected_bytes: usize,
     ) -> Result<R, CallError> {
-        match self.client.call(pattern, data, self.deadline).await {
-            Err(CallError::Closed { .. }) => self.client.call(pattern, data, self.deadline).await,
+        match self.client.call_sized(pattern, data, expected_bytes, self.deadline).await {
+            Err(CallError::Closed { .. }) => {
+                self.client.call_sized(pattern, data, expected_bytes, self.deadline).await
+            }
             result => result,
         }
     }

@@ -13,6 +13,9 @@ use contract::{
 use std::sync::Arc;
 use wire::{Handler, Peer, Reply, Request};
 
+/// Bytes of a receipt that names no worker.
+const RECEIPT_BYTES: usize = 32;
+
 /// The handler of the TCP server.
 #[derive(Debug)]
 pub(crate) struct TcpDoor {
@@ -41,7 +44,9 @@ impl Handler for TcpDoor {
         };
         match outcome {
             // A receipt always serialises: it is a name and a text.
-            ReportOutcome::Ok(receipt) => Reply::Value(Json::of(&receipt).unwrap_or_default()),
+            ReportOutcome::Ok(receipt) => {
+                Reply::Value(Json::written(&receipt, RECEIPT_BYTES).unwrap_or_default())
+            }
             ReportOutcome::Err(error) => Reply::Error(error),
         }
     }

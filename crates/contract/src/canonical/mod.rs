@@ -61,6 +61,12 @@ pub fn digest_json(json: &Json) -> Digest {
     }
 }
 
+/// [`digest_json`] of an object, given as the JSON texts of its fields in the order of their names, which
+/// need no escapes. `None` when no tree can hold it.
+pub(crate) fn digest_object(fields: &[(&str, &str)]) -> Option<Digest> {
+    rewrite::object(fields).map(|canonical| hash(canonical.as_bytes()))
+}
+
 fn hash(bytes: &[u8]) -> Digest {
     Digest(Sha256::digest(bytes).into())
 }

@@ -16,6 +16,23 @@ pub(super) fn rewrite(text: &str) -> Option<String> {
     Some(rewriter.out)
 }
 
+/// The canonical text of an object of these fields, which stand in the order of their names; `None` when
+/// no tree holds it.
+pub(super) fn object(fields: &[(&str, &str)]) -> Option<String> {
+    const AROUND_FIELD: usize = 4;
+    let bytes = fields.iter().map(|(name, text)| name.len() + text.len() + AROUND_FIELD).sum::<usize>();
+    let mut out = String::with_capacity(bytes + 2);
+    out.push('{');
+    for (number, (name, text)) in fields.iter().enumerate() {
+        out.extend([if number > 0 { "," } else { "" }, "\"", name, "\":"]);
+        let mut rewriter = Rewriter { text, at: 0, out };
+        rewriter.value(1)?;
+        out = rewriter.out;
+    }
+    out.push('}');
+    Some(out)
+}
+
 /// Every look beyond the text gives `None`, so a text that is no JSON ends as one that no tree holds.
 struct Rewriter<'t> {
     text: &'t str,

@@ -1,46 +1,72 @@
 //! The body of a report as a door gets it, checked and read: every fault at once, with its path.
 
-use super::{Ack, Heartbeat, Partial, ReportBody, ReportKind, StepError, StepReport, StepResult, StepStatus};
+use super::{
+    Ack, Heartbeat, Partial, RawOutputs, ReportBody, ReportKind, StepError, StepReport, StepResult,
+    StepStatus,
+};
 use crate::{ErrorCode, ExecutionId, Fault, Json, RpcError, RunId, check::Checker, trace::TraceContext};
-use indexmap::IndexMap;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
+use std::borrow::Cow;
 
 /// The body of a report on either door, before it is checked. Credentials stand beside these fields
 /// over TCP and are ignored here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct RawReport {
-    execution_id: Option<Json>,
-    run_id: Option<Json>,
-    worker_id: Option<Json>,
-    progress: Option<Json>,
-    message: Option<Json>,
-    sequence: Option<Json>,
-    status: Option<Json>,
-    outputs: Option<Json>,
-    error: Option<Json>,
-    traceparent: Option<Json>,
-    tracestate: Option<Json>,
+struct RawReport<'b> {
+    #[serde(borrow)]
+    execution_id: Option<&'b RawValue>,
+    #[serde(borrow)]
+    run_id: Option<&'b RawValue>,
+    #[serde(borrow)]
+    worker_id: Option<&'b RawValue>,
+    #[serde(borrow)]
+    progress: Option<&'b RawValue>,
+    #[serde(borrow)]
+    message: Option<&'b RawValue>,
+    #[serde(borrow)]
+    sequence: Option<&'b RawValue>,
+    #[serde(borrow)]
+    status: Option<&'b RawValue>,
+    #[serde(borrow)]
+    outputs: Option<&'b RawValue>,
+    #[serde(borrow)]
+    error: Option<&'b RawValue>,
+    #[serde(borrow)]
+    traceparent: Option<&'b RawValue>,
+    #[serde(borrow)]
+    tracestate: Option<&'b RawValue>,
 }
 
-impl RawReport {
+impl RawReport<'_> {
     /// `traceparent` and `tracestate`; what is of another form counts as none.
     fn trace(&self) -> (Option<String>, Option<String>) {
-        let text = |value: &Option<Json>| value.as_ref()?.read::<String>().ok();
-        let found = text(&self.traceparent)
-            .and_then(|traceparent| TraceContext::read(&traceparent, text(&self.tracestate).as_deref()));
+        let text = |value: Option<&RawValue>| read_as::<String>(value?);
+        let found = text(self.traceparent)
+            .and_then(|traceparent| TraceContext::read(&traceparent, text(self.tracestate).as_deref()));
         found.map_or((None, None), |trace| (Some(trace.traceparent), trace.tracestate))
     }
+}
+
+/// The value, if it is of this type.
+fn read_as<'b, T: Deserialize<'b>>(raw: &'b RawValue) -> Option<T> {
+    serde_json::from_str(raw.get()).ok()
+}
+
+/// [`check_report`], with the outputs taken apart.
+///
+/// # Errors
+/// As of [`check_report`].
+pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError> {
+    check_report(kind, body)?.read()
 }
 
 /// Reads a report body of either door. Errors: `missing_execution_id`, or `invalid_report` with
 /// every fault and its path (protocol section 4). An id that is no UUID is `unknown_execution`'s
 /// case only when well-formed; ill-formed it is a fault.
-pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError> {
-    let raw: RawReport = body.read().map_err(|error| malformed(&error))?;
-    let Some(execution_id) = raw.execution_id.as_ref().filter(|id| !id.is_null() && id.text() != "\"\"")
-    else {
+pub fn check_report(kind: ReportKind, body: &Json) -> Result<StepReport<RawOutputs>, RpcError> {
+    let raw: RawReport<'_> = serde_json::from_str(body.text()).map_err(|error| malformed(&error))?;
+    let Some(execution_id) = raw.execution_id.filter(|id| id.get() != "\"\"") else {
         return Err(RpcError::new(
             ErrorCode::MissingExecutionId,
             "the report carries no executionId; send back the executionId of the task",
@@ -48,7 +74,7 @@ pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError
     };
     let mut check = Checker::default();
     let execution_id = read_id::<ExecutionId>(execution_id, "$.executionId", &mut check);
-    let run_id = match raw.run_id.as_ref().filter(|id| !id.is_null()) {
+    let run_id = match raw.run_id {
         Some(id) => read_id::<RunId>(id, "$.runId", &mut check),
         None => None,
     };
@@ -75,9 +101,18 @@ pub fn read_report(kind: ReportKind, body: &Json) -> Result<StepReport, RpcError
 
 /// Does a task's reply carry a result? A plugin may answer instead of reporting (section 3).
 pub fn reply_is_result(reply: &Json) -> bool {
-    let Ok(raw) = reply.read::<RawReport>() else { return false };
+    let Ok(raw) = serde_json::from_str::<RawReport<'_>>(reply.text()) else { return false };
     raw.status.is_some() || raw.outputs.is_some()
 }
+
+/// What a report is told whose outputs are none.
+pub(super) fn no_outputs() -> RpcError {
+    let mut check = Checker::default();
+    check.fault("$.outputs", "wrong_type", NO_OUTPUTS);
+    invalid(&check.faults)
+}
+
+const NO_OUTPUTS: &str = "must be an object keyed by output name";
 
 fn invalid(faults: &[Fault]) -> RpcError {
     RpcError::of_faults(ErrorCode::InvalidReport, "the report", faults)
@@ -91,27 +126,26 @@ fn malformed(error: &serde_json::Error) -> RpcError {
     }])
 }
 
-fn read_id<T: std::str::FromStr>(json: &Json, path: &str, check: &mut Checker) -> Option<T> {
-    let id = json.read::<String>().ok().and_then(|text| text.parse().ok());
+fn read_id<T: std::str::FromStr>(raw: &RawValue, path: &str, check: &mut Checker) -> Option<T> {
+    let id = read_as::<Cow<'_, str>>(raw).and_then(|text| text.parse().ok());
     if id.is_none() {
         check.fault(path, "invalid_id", "must be a UUID, as the task carried it");
     }
     id
 }
 
-fn text(json: Option<Json>, path: &str, check: &mut Checker) -> Option<String> {
-    let json = json.filter(|json| !json.is_null())?;
-    let text = json.read().ok();
+fn text(raw: Option<&RawValue>, path: &str, check: &mut Checker) -> Option<String> {
+    let text = read_as(raw?);
     if text.is_none() {
         check.fault(path, "wrong_type", "must be a string");
     }
     text
 }
 
-fn progress(json: Option<Json>, check: &mut Checker) -> Option<Json> {
-    let json = json.filter(|json| !json.is_null())?;
-    match json.read::<f64>() {
-        Ok(value) if (0.0..=1.0).contains(&value) => Some(json),
+fn progress(raw: Option<&RawValue>, check: &mut Checker) -> Option<Json> {
+    let raw = raw?;
+    match read_as::<f64>(raw) {
+        Some(value) if (0.0..=1.0).contains(&value) => Some(raw.to_owned().into()),
         _ => {
             check.fault("$.progress", "out_of_range", "must be a number from 0 to 1");
             None
@@ -119,26 +153,26 @@ fn progress(json: Option<Json>, check: &mut Checker) -> Option<Json> {
     }
 }
 
-fn outputs(json: Option<&Json>, check: &mut Checker) -> IndexMap<String, Json> {
-    let Some(json) = json.filter(|json| !json.is_null()) else { return IndexMap::new() };
-    json.read().unwrap_or_else(|_| {
-        check.fault("$.outputs", "wrong_type", "must be an object keyed by output name");
-        IndexMap::new()
+fn outputs(raw: Option<&RawValue>, check: &mut Checker) -> RawOutputs {
+    let Some(raw) = raw else { return RawOutputs::default() };
+    RawOutputs::of(raw).unwrap_or_else(|| {
+        check.fault("$.outputs", "wrong_type", NO_OUTPUTS);
+        RawOutputs::default()
     })
 }
 
-fn read_partial(raw: &RawReport, check: &mut Checker) -> Option<Partial> {
-    let sequence = raw.sequence.as_ref().and_then(|sequence| sequence.read::<u64>().ok());
+fn read_partial(raw: &RawReport<'_>, check: &mut Checker) -> Option<Partial<RawOutputs>> {
+    let sequence = raw.sequence.and_then(read_as::<u64>);
     if sequence.is_none() {
         check.fault("$.sequence", "missing", "must be a whole number that counts up from 0 or 1");
     }
-    let outputs = outputs(raw.outputs.as_ref(), check);
+    let outputs = outputs(raw.outputs, check);
     Some(Partial { sequence: sequence?, outputs })
 }
 
-fn read_result(raw: &RawReport, check: &mut Checker) -> Option<StepResult> {
-    let error = raw.error.as_ref().filter(|error| !error.is_null()).map(|error| read_error(error, check));
-    let status = match raw.status.as_ref().filter(|status| !status.is_null()).map(Json::text) {
+fn read_result(raw: &RawReport<'_>, check: &mut Checker) -> Option<StepResult<RawOutputs>> {
+    let error = raw.error.map(|error| read_error(error, check));
+    let status = match raw.status.map(RawValue::get) {
         None if error.is_some() => StepStatus::Error,
         None | Some("\"ok\"") => StepStatus::Ok,
         Some("\"error\"") => StepStatus::Error,
@@ -153,14 +187,14 @@ fn read_result(raw: &RawReport, check: &mut Checker) -> Option<StepResult> {
         }
         (_, error) => error,
     };
-    let outputs = outputs(raw.outputs.as_ref(), check);
+    let outputs = outputs(raw.outputs, check);
     let (traceparent, tracestate) = raw.trace();
     Some(StepResult { status, outputs, error, traceparent, tracestate })
 }
 
 /// Plugins send errors as objects or as bare strings.
-fn read_error(json: &Json, check: &mut Checker) -> StepError {
-    if let Ok(message) = json.read::<String>() {
+fn read_error(raw: &RawValue, check: &mut Checker) -> StepError {
+    if let Some(message) = read_as::<String>(raw) {
         return StepError { message, ..StepError::default() };
     }
     #[derive(Deserialize)]
@@ -170,7 +204,7 @@ fn read_error(json: &Json, check: &mut Checker) -> StepError {
         retryable: Option<Value>,
         details: Option<Json>,
     }
-    let Ok(raw) = json.read::<Raw>() else {
+    let Some(raw) = read_as::<Raw>(raw) else {
         check.fault(
             "$.error",
             "wrong_type",
@@ -201,6 +235,7 @@ fn read_error(json: &Json, check: &mut Checker) -> StepError {
 #[cfg(test)]
 mod tests {
     use super::{super::StepReports, *};
+    use crate::canonical;
     use serde_json::json;
 
     const ID: &str = "019364f1-0000-7000-8000-000000000001";
@@ -303,6 +338,58 @@ mod tests {
             body["traceparent"] = wrong;
             assert_eq!(read(ReportKind::Result, &body).unwrap().traceparent(), None);
             assert_eq!(read(ReportKind::Ack, &body).unwrap().traceparent(), None);
+        }
+    }
+
+    #[test]
+    fn digest_is_that_of_the_canonical_object_whether_the_outputs_were_taken_apart_or_not() {
+        for (outputs, canonical) in [
+            ("{}", r#"{"status":"ok"}"#),
+            ("{ }", r#"{"status":"ok"}"#),
+            (
+                r#"{ "b" : 1,"a":{"y":[ 1 ],"x":"\u0416"},"b":2}"#,
+                r#"{"status":"ok","outputs":{"a":{"x":"Ж","y":[1]},"b":2}}"#,
+            ),
+            (r#"{"s": "\ud800"}"#, r#"{"status":"ok","outputs":{"s":"\ud800"}}"#),
+        ] {
+            let body = format!(r#"{{"executionId":"{ID}","outputs":{outputs}}}"#);
+            let checked = check_report(ReportKind::Result, &Json::parse(body).unwrap()).unwrap();
+            let report = checked.clone().read().unwrap();
+            let (ReportBody::Result(raw), ReportBody::Result(read)) = (checked.body, report.body) else {
+                panic!()
+            };
+            let digest = canonical::digest_json(&Json::parse(canonical).unwrap());
+            assert_eq!((raw.digest(), read.digest()), (digest, digest), "{outputs}");
+        }
+    }
+
+    #[test]
+    fn digest_of_a_failure_counts_its_error() {
+        let body = format!(r#"{{"executionId":"{ID}","error":{{"message":"no","code":"X","details":[1]}}}}"#);
+        let ReportBody::Result(failed) =
+            check_report(ReportKind::Result, &Json::parse(body).unwrap()).unwrap().body
+        else {
+            panic!()
+        };
+        let text = r#"{"status":"error","error":{"code":"X","message":"no","details":[1]}}"#;
+        assert_eq!(failed.digest(), canonical::digest_json(&Json::parse(text).unwrap()));
+    }
+
+    #[test]
+    fn outputs_with_a_name_that_is_no_text_are_a_fault() {
+        let body = format!(r#"{{"executionId":"{ID}","outputs":{{"\ud800":1}}}}"#);
+        let error = check_report(ReportKind::Result, &Json::parse(body).unwrap()).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidReport);
+    }
+
+    #[test]
+    fn checked_report_is_on_the_wire_what_a_read_one_is() {
+        for outputs in ["{}", "{\"a\":1}"] {
+            let body = format!(r#"{{"executionId":"{ID}","outputs":{outputs}}}"#);
+            let checked = check_report(ReportKind::Result, &Json::parse(body).unwrap()).unwrap();
+            let text = serde_json::to_string(&checked).unwrap();
+            assert_eq!(text, serde_json::to_string(&checked.clone().read().unwrap()).unwrap());
+            assert_eq!(serde_json::from_str::<StepReport<RawOutputs>>(&text).unwrap(), checked);
         }
     }
 

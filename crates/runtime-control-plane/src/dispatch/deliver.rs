@@ -12,8 +12,8 @@ use contract::{
     manifest::Endpoint,
     pattern,
     report::{
-        DispatchOutcome, Dispatched, ReportBody, ReportKind, ReportOutcome, StepError, StepReport,
-        StepResult, read_report, reply_is_result,
+        DispatchOutcome, Dispatched, RawOutputs, ReportBody, ReportKind, ReportOutcome, StepError,
+        StepReport, StepResult, check_report, reply_is_result,
     },
     trace,
 };
@@ -256,14 +256,14 @@ fn undelivered(endpoint: &Endpoint, error: &CallError) -> Dispatched {
 
 /// The result that a reply carries, if it carries one. A reply is about its own task: another
 /// `executionId` in it counts for nothing.
-fn result_in(attempt: &Attempt, reply: &Json) -> Option<StepReport> {
+fn result_in(attempt: &Attempt, reply: &Json) -> Option<StepReport<RawOutputs>> {
     if !reply_is_result(reply) {
         return None;
     }
     let mut fields: BTreeMap<String, Json> = reply.read().ok()?;
     fields.insert("executionId".to_owned(), Json::of(&attempt.execution_id).ok()?);
     fields.insert("runId".to_owned(), Json::of(&attempt.run_id).ok()?);
-    match read_report(ReportKind::Result, &Json::of(&fields).ok()?) {
+    match check_report(ReportKind::Result, &Json::of(&fields).ok()?) {
         Ok(report) => Some(report),
         Err(error) => {
             // `{"status": "accepted"}` is no result: the task is delivered, its result will come.

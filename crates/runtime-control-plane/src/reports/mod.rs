@@ -15,7 +15,9 @@ use crate::{
 };
 use contract::{
     ErrorCode, ExecutionId, Json, RpcError,
-    report::{ReportBody, ReportKind, ReportOutcome, StepError, StepReport, StepResult, read_report},
+    report::{
+        RawOutputs, ReportBody, ReportKind, ReportOutcome, StepError, StepReport, StepResult, check_report,
+    },
     trace::{TraceContext, trace_id},
 };
 use std::{
@@ -53,10 +55,13 @@ impl Door {
     }
 }
 
+/// A report as it passes through: only the engine looks into its outputs.
+type Report = StepReport<RawOutputs>;
+
 /// The report core.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    batcher: Batcher<Json, ReportOutcome>,
+    batcher: Batcher<Report, ReportOutcome>,
     deadline: Duration,
     metrics: Arc<Metrics>,
     /// Ends tries for which nobody waits.
@@ -95,7 +100,7 @@ impl Reports {
         trace: Option<&TraceContext>,
     ) -> ReportOutcome {
         let came = Instant::now();
-        let (outcome, about) = match read_report(kind, body) {
+        let (outcome, about) = match check_report(kind, body) {
             Ok(report) => {
                 let report = report.within(trace);
                 (self.hand_over(&report).await, Some(report))
@@ -108,7 +113,7 @@ impl Reports {
 
     /// Takes a report that nobody will send again (an event, the reply to a task): hands it over
     /// until the engine has answered.
-    pub(crate) async fn insist(&self, door: Door, report: &StepReport) -> ReportOutcome {
+    pub(crate) async fn insist(&self, door: Door, report: &Report) -> ReportOutcome {
         let came = Instant::now();
         let mut attempt = 0;
         let outcome = loop {
@@ -125,7 +130,7 @@ impl Reports {
 
     /// Takes the body of a report that came as an event.
     pub(crate) async fn take_event(&self, door: Door, kind: ReportKind, body: &Json) -> ReportOutcome {
-        match read_report(kind, body) {
+        match check_report(kind, body) {
             Ok(report) => self.insist(door, &report).await,
             Err(error) => {
                 let outcome = ReportOutcome::Err(error);
@@ -156,15 +161,8 @@ impl Reports {
         }
     }
 
-    async fn hand_over(&self, report: &StepReport) -> ReportOutcome {
-        let report = match Json::of(report) {
-            Ok(report) => report,
-            Err(error) => {
-                let text = format!("the report cannot be written as JSON: {error}");
-                return ReportOutcome::Err(RpcError::new(ErrorCode::InvalidReport, text));
-            }
-        };
-        let bytes = report.text().len();
+    async fn hand_over(&self, report: &Report) -> ReportOutcome {
+        let (report, bytes) = (report.clone(), report.expected_bytes());
         let _waits = Counted::new(&self.metrics);
         let answered = tokio::time::timeout(self.deadline, self.batcher.submit(report, bytes)).await;
         answered.ok().flatten().unwrap_or_else(|| {
@@ -179,7 +177,7 @@ impl Reports {
         &self,
         door: Door,
         kind: ReportKind,
-        about: Option<&StepReport>,
+        about: Option<&Report>,
         outcome: &ReportOutcome,
         came: Instant,
     ) {
@@ -238,7 +236,7 @@ pub(crate) fn name_of(kind: ReportKind) -> &'static str {
     }
 }
 
-fn kind_of(body: &ReportBody) -> ReportKind {
+fn kind_of(body: &ReportBody<RawOutputs>) -> ReportKind {
     match body {
         ReportBody::Ack(_) => ReportKind::Ack,
         ReportBody::Heartbeat(_) => ReportKind::Heartbeat,

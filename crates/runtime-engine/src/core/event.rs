@@ -65,7 +65,8 @@ macro_rules! events {
             /// # Errors
             /// None in practice: every body is made of texts, numbers and JSON.
             pub fn body(&self) -> Result<Json, serde_json::Error> {
-                match self { $(Self::$name(data) => Json::of(&Body { v: VERSION, data }),)* }
+                let bytes = self.expected_bytes();
+                match self { $(Self::$name(data) => Json::written(&Body { v: VERSION, data }, bytes),)* }
             }
 
             /// Reads a stored event.
@@ -127,6 +128,24 @@ events! {
     RunFailed(RunFailed) = "run_failed";
     /// The run was canceled, and with it what was outstanding.
     RunCanceled(RunCanceled) = "run_canceled";
+}
+
+impl Event {
+    /// About the bytes of its body, a little more rather than less where they are many.
+    fn expected_bytes(&self) -> usize {
+        // Ids, the node's path, the digest, a trace.
+        const AROUND: usize = 384;
+        let named = |values: &Outputs| {
+            values.iter().map(|(name, value)| name.len() + value.text().len() + 4).sum::<usize>()
+        };
+        AROUND
+            + match self {
+                Self::StepFinished(finished) => named(&finished.outputs),
+                Self::StepPartial(partial) => named(&partial.outputs),
+                Self::RunStarted(started) => named(&started.payload),
+                _ => 0,
+            }
+    }
 }
 
 #[derive(Serialize)]

@@ -5,15 +5,10 @@
 //! values are stored; while file-service is away its reporter is told to try again.
 
 use super::engine::Shared;
-use crate::core::Outputs;
-use contract::{
-    Digest, ErrorCode, RpcError,
-    report::{ReportBody, StepReport, StepResult},
-    run::RunStatus,
-};
+use crate::core::{Input, Outputs};
+use contract::{ErrorCode, ExecutionId, RpcError, RunId, run::RunStatus};
 use futures::future::join_all;
 use run_files::RunFiles;
-use std::collections::HashMap;
 use storage::runs::AttemptPlace;
 
 /// Room for names and quotation marks beside the values: outputs of just the limit shall pass.
@@ -26,9 +21,8 @@ pub(crate) struct LargeOutputs {
     inline_bytes: usize,
 }
 
-/// By place in the batch, reports that were made smaller: the digest of the result as it was
-/// reported, or why it could not be done now.
-pub(crate) type PutAway = HashMap<usize, Result<Option<Digest>, RpcError>>;
+/// What a report says to its run, or why nothing can be said.
+pub(crate) type Said = Result<(RunId, Input), RpcError>;
 
 impl LargeOutputs {
     pub(crate) fn new(files: RunFiles, inline_bytes: usize) -> Self {
@@ -36,49 +30,41 @@ impl LargeOutputs {
     }
 
     /// Puts away what is too large in the reports of a batch.
-    pub(crate) async fn put_away(&self, shared: &Shared, reports: &mut [StepReport]) -> PutAway {
-        let large = reports.iter_mut().enumerate().filter(|(_, report)| self.is_large(report));
-        let work = large.map(|(place, report)| async move { (place, self.shrink(shared, report).await) });
-        join_all(work).await.into_iter().collect()
+    pub(crate) async fn put_away(&self, shared: &Shared, said: &mut [Said]) {
+        let large = said.iter_mut().filter_map(|said| {
+            let outputs = said.as_mut().ok().and_then(|(_, input)| outputs_of(input));
+            outputs.is_some_and(|(_, outputs, _)| size(outputs) > self.inline_bytes).then_some(said)
+        });
+        let work = large.map(|said| async move {
+            let Ok((_, input)) = said else { return };
+            if let Err(error) = self.shrink(shared, input).await {
+                *said = Err(error);
+            }
+        });
+        join_all(work).await;
     }
 
-    fn is_large(&self, report: &StepReport) -> bool {
-        match &report.body {
-            ReportBody::Result(StepResult { outputs, .. }) => size(outputs) > self.inline_bytes,
-            ReportBody::Partial(partial) => size(&partial.outputs) > self.inline_bytes,
-            ReportBody::Ack(_) | ReportBody::Heartbeat(_) => false,
-        }
-    }
-
-    async fn shrink(&self, shared: &Shared, report: &mut StepReport) -> Result<Option<Digest>, RpcError> {
-        let digest = match &report.body {
-            ReportBody::Result(result) => Some(result.digest()),
-            _ => None,
-        };
-        let place = shared.storage.runs().place_of(report.execution_id).await;
+    async fn shrink(&self, shared: &Shared, input: &mut Input) -> Result<(), RpcError> {
+        let Some((execution_id, outputs, is_result)) = outputs_of(input) else { return Ok(()) };
+        let place = shared.storage.runs().place_of(execution_id).await;
         let place = place.map_err(|error| super::committer::unavailable(&error))?;
         // What is not waited for changes nothing, but that a late result is kept.
         let Some(place) = place.filter(|place| place.is_outstanding || place.status != RunStatus::Running)
         else {
-            return Ok(digest);
+            return Ok(());
         };
         let graph = match shared.graphs.get(place.process_id, place.process_revision).await {
             Ok(graph) => graph,
             Err(error) if error.retryable => return Err(error),
             // Whoever decides about the report says what is wrong.
-            Err(_) => return Ok(digest),
-        };
-        let (outputs, is_result) = match &mut report.body {
-            ReportBody::Result(result) => (&mut result.outputs, true),
-            ReportBody::Partial(partial) => (&mut partial.outputs, false),
-            ReportBody::Ack(_) | ReportBody::Heartbeat(_) => return Ok(None),
+            Err(_) => return Ok(()),
         };
         // Partial outputs flow nowhere.
         let may_go = |name: &str| !is_result || graph.may_lie_in_file(&place.node_path, name);
         for name in chosen(outputs, self.inline_bytes, may_go) {
             self.put_one(&place, &name, outputs).await?;
         }
-        Ok(digest)
+        Ok(())
     }
 
     /// One value becomes a reference. What file-service refuses for good stays in the history.
@@ -127,6 +113,15 @@ fn chosen(outputs: &Outputs, inline_bytes: usize, may_go: impl Fn(&str) -> bool)
         }
     }
     going
+}
+
+/// The outputs that a report brings, of which attempt, and whether they end it.
+fn outputs_of(input: &mut Input) -> Option<(ExecutionId, &mut Outputs, bool)> {
+    match input {
+        Input::Result(id, result, _) => Some((*id, &mut result.outputs, true)),
+        Input::Partial(id, partial) => Some((*id, &mut partial.outputs, false)),
+        _ => None,
+    }
 }
 
 fn size(outputs: &Outputs) -> usize {

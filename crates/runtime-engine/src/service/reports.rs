@@ -6,22 +6,27 @@ use super::{
 };
 use crate::core::{Input, unknown_execution};
 use contract::{
-    Digest, ExecutionId, RpcError, RunId,
-    report::{DispatchOutcomes, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports},
+    ExecutionId, RpcError, RunId,
+    report::{
+        DispatchOutcomes, RawOutputs, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports,
+    },
 };
 use tokio::sync::oneshot;
 
 /// `runtime.step_reports`
-pub(super) async fn step_reports(engine: &Engine, mut batch: StepReports) -> StepReportOutcomes {
-    let putting_away = engine.shared.large_outputs.put_away(&engine.shared, &mut batch.reports);
-    let mut put_away = Box::pin(putting_away).await;
+///
+/// Digests are computed and outputs taken apart here, where many reports are in work at once, not in the
+/// committer.
+pub(super) async fn step_reports(engine: &Engine, batch: StepReports<RawOutputs>) -> StepReportOutcomes {
     let runs = Box::pin(runs_of(engine, &batch.reports)).await;
-    let mut pending = Vec::with_capacity(batch.reports.len());
-    for (place, (report, run)) in batch.reports.into_iter().zip(runs).enumerate() {
-        let digest = put_away.remove(&place).transpose().map(Option::flatten);
-        pending.push(match (run, digest) {
-            (Ok(run_id), Ok(digest)) => Ok(hand_over(engine, run_id, input_of(report, digest)).await),
-            (Err(error), _) | (_, Err(error)) => Err(error),
+    let mut inputs: Vec<Result<(RunId, Input), RpcError>> =
+        batch.reports.into_iter().zip(runs).map(|(report, run)| Ok((run?, input_of(report)?))).collect();
+    Box::pin(engine.shared.large_outputs.put_away(&engine.shared, &mut inputs)).await;
+    let mut pending = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        pending.push(match input {
+            Ok((run_id, input)) => Ok(hand_over(engine, run_id, input).await),
+            Err(error) => Err(error),
         });
     }
     let mut outcomes = Vec::with_capacity(pending.len());
@@ -56,23 +61,27 @@ async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> oneshot::Rec
     receiver
 }
 
-/// The digest is computed here, where many reports are in work at once, not in the committer; that of
-/// a result whose large outputs were put away is known already.
-fn input_of(report: StepReport, digest: Option<Digest>) -> Input {
+/// What a report says to its run.
+fn input_of(report: StepReport<RawOutputs>) -> Result<Input, RpcError> {
     let id = report.execution_id;
-    match report.body {
-        ReportBody::Ack(ack) => Input::Ack(id, ack),
-        ReportBody::Heartbeat(heartbeat) => Input::Heartbeat(id, heartbeat),
-        ReportBody::Partial(partial) => Input::Partial(id, partial),
-        ReportBody::Result(result) => {
+    let digest = match &report.body {
+        // Of what was reported, whatever becomes of large outputs.
+        ReportBody::Result(result) => Some(result.digest()),
+        _ => None,
+    };
+    Ok(match (report.read()?.body, digest) {
+        (ReportBody::Ack(ack), _) => Input::Ack(id, ack),
+        (ReportBody::Heartbeat(heartbeat), _) => Input::Heartbeat(id, heartbeat),
+        (ReportBody::Partial(partial), _) => Input::Partial(id, partial),
+        (ReportBody::Result(result), digest) => {
             let digest = digest.unwrap_or_else(|| result.digest());
             Input::Result(id, result, digest)
         }
-    }
+    })
 }
 
 /// The runs of the reports: as the reporter named them, else as the database knows the attempt.
-async fn runs_of(engine: &Engine, reports: &[StepReport]) -> Vec<Result<RunId, RpcError>> {
+async fn runs_of(engine: &Engine, reports: &[StepReport<RawOutputs>]) -> Vec<Result<RunId, RpcError>> {
     let unnamed: Vec<ExecutionId> =
         reports.iter().filter(|report| report.run_id.is_none()).map(|report| report.execution_id).collect();
     let mut found = match unnamed.is_empty() {

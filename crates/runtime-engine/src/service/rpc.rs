@@ -9,6 +9,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::sync::{Arc, OnceLock};
 use wire::{Credentials, Handler, LogGate, Reply, Request, Stats, credential_in};
 
+/// The answer to a batch of reports on a busy day.
+const USUAL_ANSWER_BYTES: usize = 4096;
+
 /// Answers requests.
 #[derive(Debug)]
 pub(super) struct Door {
@@ -133,7 +136,7 @@ fn read<A: DeserializeOwned>(data: &Json) -> Result<A, RpcError> {
 }
 
 fn value<R: Serialize>(answer: &R) -> Reply {
-    match Json::of(answer) {
+    match Json::written(answer, USUAL_ANSWER_BYTES) {
         Ok(json) => Reply::Value(json),
         Err(error) => {
             Reply::Error(RpcError::new(ErrorCode::Internal, format!("the answer cannot be written: {error}")))

@@ -31,6 +31,9 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+/// JSON of data whose size nobody tells.
+const USUAL_BYTES: usize = 256;
+
 /// A client of one server. Clones share its connections, which are closed with the last clone.
 #[derive(Clone, Debug)]
 pub struct Client(Arc<Inner>);
@@ -67,11 +70,22 @@ impl Client {
     /// # Errors
     /// See [`CallError`].
     pub async fn request(&self, pattern: &str, data: &Json, deadline: Duration) -> Result<Json, CallError> {
+        let frame = |pattern: &Json, id| Ok(packet::write_request(pattern, data.into(), id));
+        self.requested(pattern, data.text().len(), frame, deadline).await
+    }
+
+    /// Sends the request that `frame` makes of the pattern's JSON and an id, and waits for its reply.
+    async fn requested(
+        &self,
+        pattern: &str,
+        data_bytes: usize,
+        frame: impl FnOnce(&Json, u64) -> Result<Frame, CallError>,
+        deadline: Duration,
+    ) -> Result<Json, CallError> {
         let until = Instant::now() + deadline;
-        let (connection, _permit) = self.ready(until, data.text().len()).await?;
-        let pattern = pattern_json(pattern);
+        let (connection, _permit) = self.ready(until, data_bytes).await?;
         let mut call = connection.begin().ok_or(CallError::Closed { written: false })?;
-        let frame = self.sized(packet::write_request(&pattern, data.into(), call.id()))?;
+        let frame = self.sized(frame(&pattern_json(pattern), call.id())?)?;
         let end = self.push(&connection, frame)?;
         match timeout_at(until, call.outcome()).await {
             Ok(Some(result)) => result,
@@ -108,9 +122,30 @@ impl Client {
         T: Serialize + ?Sized + Sync,
         R: DeserializeOwned,
     {
-        let data = Json::of(data)
-            .map_err(|source| CallError::Encode { pattern: pattern.to_owned(), source: Arc::new(source) })?;
-        let reply = self.request(pattern, &data, deadline).await?;
+        self.call_sized(pattern, data, USUAL_BYTES, deadline).await
+    }
+
+    /// [`Self::call`] for data of about `expected_bytes` of JSON, which saves moving them about.
+    ///
+    /// # Errors
+    /// As of [`Self::call`].
+    pub async fn call_sized<T, R>(
+        &self,
+        pattern: &str,
+        data: &T,
+        expected_bytes: usize,
+        deadline: Duration,
+    ) -> Result<R, CallError>
+    where
+        T: Serialize + ?Sized + Sync,
+        R: DeserializeOwned,
+    {
+        let frame = |text: &Json, id| {
+            packet::write_value_request(text, data, expected_bytes, id)
+                .map_err(|source| CallError::Encode { pattern: pattern.to_owned(), source: Arc::new(source) })
+        };
+        // How large it is turns out when it is written.
+        let reply = self.requested(pattern, 0, frame, deadline).await?;
         reply
             .read()
             .map_err(|source| CallError::Decode { pattern: pattern.to_owned(), source: Arc::new(source) })

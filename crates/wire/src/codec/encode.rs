@@ -1,7 +1,8 @@
 //! The encoder: body first, then its length in front of it, in one buffer.
 
-use super::units::utf16_units;
+use super::units::units_of_valid;
 use bytes::Bytes;
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 /// Room for 20 digits (any `usize`) and `#`.
@@ -13,20 +14,29 @@ pub fn encode(json: &str) -> Bytes {
 }
 
 /// A frame whose JSON text is written piece by piece.
-pub(crate) struct FrameText(String);
+pub(crate) struct FrameText(Vec<u8>);
 
 impl FrameText {
     /// An empty text with room for `body` bytes.
     pub(crate) fn with_capacity(body: usize) -> Self {
-        let mut text = String::with_capacity(HEADER_ROOM.len() + body);
-        text.push_str(HEADER_ROOM);
+        let mut text = Vec::with_capacity(HEADER_ROOM.len() + body);
+        text.extend_from_slice(HEADER_ROOM.as_bytes());
         Self(text)
     }
 
     /// Appends JSON as it is.
     pub(crate) fn raw(mut self, json: &str) -> Self {
-        self.0.push_str(json);
+        self.0.extend_from_slice(json.as_bytes());
         self
+    }
+
+    /// Appends the JSON of a value.
+    ///
+    /// # Errors
+    /// Those of the value's own serialisation.
+    pub(crate) fn value<T: Serialize + ?Sized>(mut self, value: &T) -> Result<Self, serde_json::Error> {
+        serde_json::to_writer(&mut self.0, value)?;
+        Ok(self)
     }
 
     /// Puts the length in front.
@@ -44,10 +54,11 @@ impl FrameText {
 
     /// The buffer, and where the frame begins in it.
     fn headed(self) -> (Vec<u8>, usize) {
-        let units = utf16_units(&self.0) - HEADER_ROOM.len();
+        let mut bytes = self.0;
+        // Made of texts and of what `serde_json` writes.
+        let units = units_of_valid(&bytes) - HEADER_ROOM.len();
         let digits = units.to_string();
         let start = HEADER_ROOM.len() - 1 - digits.len();
-        let mut bytes = self.0.into_bytes();
         bytes[start..HEADER_ROOM.len() - 1].copy_from_slice(digits.as_bytes());
         (bytes, start)
     }

@@ -11,11 +11,13 @@ pub fn utf16_units(text: &str) -> usize {
 
 /// Units of bytes that are known to be valid UTF-8: every byte that begins a character is one,
 /// those that begin a character of four bytes are two.
-fn units_of_valid(bytes: &[u8]) -> usize {
-    if bytes.is_ascii() {
-        return bytes.len();
-    }
-    bytes.iter().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(*byte >= 0xF0)).sum()
+pub(super) fn units_of_valid(bytes: &[u8]) -> usize {
+    // A byte holds the count of so many: only so the compiler counts many at once.
+    const AT_ONCE: usize = 127;
+    let count = |part: &[u8]| {
+        part.iter().map(|byte| u8::from(byte & 0xC0 != 0x80) + u8::from(*byte >= 0xF0)).sum::<u8>()
+    };
+    bytes.chunks(AT_ONCE).map(|part| usize::from(count(part))).sum()
 }
 
 /// How far the body of a frame has been read.

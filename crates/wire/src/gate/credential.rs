@@ -4,6 +4,7 @@ use crate::packet::fields::{self, Fields};
 use contract::Json;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess};
+use serde_json::value::RawValue;
 use std::sync::atomic::{AtomicU64, Ordering};
 use subtle::ConstantTimeEq;
 
@@ -86,9 +87,9 @@ struct Search<'k> {
 impl<'de> Fields<'de> for Search<'_> {
     fn take<A: MapAccess<'de>>(&mut self, key: &[u8], map: &mut A) -> Result<bool, A::Error> {
         if let Some(rank) = self.keys.iter().position(|wanted| wanted.as_bytes() == key) {
-            let value = map.next_value::<Json>()?;
+            let value = map.next_value::<&'de RawValue>()?;
             let better = self.found.as_ref().is_none_or(|(best, _)| rank <= *best);
-            if better && let Some(text) = fields::text_of(&value).filter(|text| !text.is_empty()) {
+            if better && let Some(text) = fields::text_of(value.get()).filter(|text| !text.is_empty()) {
                 self.found = Some((rank, text.into()));
             }
             return Ok(true);
@@ -112,7 +113,7 @@ impl<'de> DeserializeSeed<'de> for Inner<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        let raw: &serde_json::value::RawValue = serde::Deserialize::deserialize(deserializer)?;
+        let raw: &RawValue = serde::Deserialize::deserialize(deserializer)?;
         // The text is JSON already: what cannot be read holds no credential.
         let _ = fields::read(raw.get(), self.0);
         Ok(())

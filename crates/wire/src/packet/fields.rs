@@ -80,12 +80,12 @@ impl<'de> Visitor<'de> for KeyBytes {
 /// A member's value; one with secrets in it is wiped with its last holder.
 pub(crate) fn value<'de, A: MapAccess<'de>>(map: &mut A, is_secret: bool) -> Result<Json, A::Error> {
     match is_secret {
-        false => map.next_value(),
+        false => map.next_value().map(Json::copied),
         true => map.next_value().map(Json::secret),
     }
 }
 
 /// A string, or nothing when the value is of another type or is no valid Unicode.
-pub(crate) fn text_of(json: &Json) -> Option<String> {
-    json.text().starts_with('"').then(|| json.read().ok()).flatten()
+pub(crate) fn text_of(json: &str) -> Option<String> {
+    json.starts_with('"').then(|| serde_json::from_str(json).ok()).flatten()
 }

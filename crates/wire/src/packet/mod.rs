@@ -15,7 +15,7 @@ pub(crate) use reply::{
     write_empty, write_error, write_no_handler, write_refusal, write_secret, write_value,
 };
 pub use request::{Packet, id_in_parts, parse_packet};
-pub(crate) use request::{write_event, write_request};
+pub(crate) use request::{write_event, write_request, write_value_request};
 
 #[cfg(test)]
 mod tests;

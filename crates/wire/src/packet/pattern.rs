@@ -13,10 +13,15 @@ const MAX_PATTERN_BYTES: usize = 4096;
 /// equals `{"cmd":"sum"}`, `"7"` equals `7`). `{"cmd": "x"}` equals `"x"` (protocol section 1).
 /// Other objects are their JSON with sorted keys. `true`, `false` and `null` name no handler.
 pub fn canonical_pattern(pattern: &Json) -> Option<String> {
-    if pattern.text().len() > MAX_PATTERN_BYTES {
+    canonical_text(pattern.text())
+}
+
+/// [`canonical_pattern`] of a JSON text.
+pub(super) fn canonical_text(pattern: &str) -> Option<String> {
+    if pattern.len() > MAX_PATTERN_BYTES {
         return None;
     }
-    match pattern.value().ok()? {
+    match serde_json::from_str(pattern).ok()? {
         Value::String(text) => match text.trim_start().as_bytes().first() {
             Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                 match serde_json::from_str(&text) {

@@ -8,6 +8,7 @@ use crate::{
 use bytes::Bytes;
 use contract::{ErrorCode, Json, RpcError};
 use serde::de::MapAccess;
+use serde_json::value::RawValue;
 
 /// `err` of the reply to a pattern that nobody handles, as `NestJS` words it.
 const NO_HANDLER: &str = "There is no matching message handler defined in the remote service.";
@@ -102,15 +103,15 @@ pub enum Answer {
 }
 
 #[derive(Default)]
-struct ReplyFields {
-    id: Option<Json>,
+struct ReplyFields<'de> {
+    id: Option<&'de RawValue>,
     response: Option<Json>,
-    err: Option<Json>,
-    disposed: Option<Json>,
+    err: Option<&'de RawValue>,
+    disposed: Option<&'de RawValue>,
     is_secret: bool,
 }
 
-impl<'de> Fields<'de> for ReplyFields {
+impl<'de> Fields<'de> for ReplyFields<'de> {
     fn take<A: MapAccess<'de>>(&mut self, key: &[u8], map: &mut A) -> Result<bool, A::Error> {
         let field = match key {
             b"id" => &mut self.id,
@@ -136,19 +137,17 @@ pub fn parse_reply(text: &[u8], is_secret: bool) -> Result<ReplyPacket, CodecErr
     let text = simdutf8::basic::from_utf8(text).map_err(|_| CodecError::NotJson)?;
     let mut found = ReplyFields { is_secret, ..ReplyFields::default() };
     fields::read(text, &mut found)?;
-    let answer = match found.err.filter(is_truthy) {
-        Some(err) if fields::text_of(&err).as_deref() == Some(NO_HANDLER) => Answer::NoHandler,
-        Some(err) => Answer::Error(RemoteError::new(err)),
-        None => {
-            Answer::Value { response: found.response, last: found.disposed.as_ref().is_some_and(is_truthy) }
-        }
+    let answer = match found.err.filter(|err| is_truthy(err)) {
+        Some(err) if fields::text_of(err.get()).as_deref() == Some(NO_HANDLER) => Answer::NoHandler,
+        Some(err) => Answer::Error(RemoteError::new(Json::copied(err))),
+        None => Answer::Value { response: found.response, last: found.disposed.is_some_and(is_truthy) },
     };
-    Ok(ReplyPacket { id: found.id, answer })
+    Ok(ReplyPacket { id: found.id.map(Json::copied), answer })
 }
 
 /// JavaScript's truth of a JSON value, which decides whether `err` is an error.
-fn is_truthy(json: &Json) -> bool {
-    match json.text() {
+fn is_truthy(json: &RawValue) -> bool {
+    match json.get() {
         "null" | "false" | "\"\"" => false,
         text if text.starts_with(['-', '0']) => text.parse::<f64>() != Ok(0.0),
         _ => true,
@@ -197,12 +196,12 @@ impl RemoteError {
             found = ErrorFields::default();
         }
         let code = found.code.and_then(|code| match code.text().as_bytes().first() {
-            Some(b'"') => fields::text_of(&code),
+            Some(b'"') => fields::text_of(code.text()),
             Some(b'-' | b'0'..=b'9') => Some(code.text().to_owned()),
             _ => None,
         });
-        let message = fields::text_of(&raw)
-            .or_else(|| found.message.as_ref().and_then(fields::text_of))
+        let message = fields::text_of(raw.text())
+            .or_else(|| found.message.as_ref().and_then(|message| fields::text_of(message.text())))
             .unwrap_or_else(|| "the other side gave no reason".to_owned());
         let retryable = match found.retryable.as_ref().map(Json::text) {
             Some(flag) => flag == "true",

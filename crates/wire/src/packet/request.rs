@@ -2,14 +2,15 @@
 
 use super::{
     fields::{self, Fields},
-    pattern::canonical_pattern,
+    pattern::canonical_text,
 };
 use crate::{
     codec::{CodecError, Frame, FrameText},
     secret::Payload,
 };
 use contract::Json;
-use serde::de::MapAccess;
+use serde::{Serialize, de::MapAccess};
+use serde_json::value::RawValue;
 
 /// A request (with an id) or an event (without).
 #[derive(Debug)]
@@ -23,14 +24,14 @@ pub struct Packet {
 }
 
 #[derive(Default)]
-struct PacketFields {
-    pattern: Option<Json>,
+struct PacketFields<'de> {
+    pattern: Option<&'de RawValue>,
     data: Option<Json>,
-    id: Option<Json>,
+    id: Option<&'de RawValue>,
     is_secret: bool,
 }
 
-impl<'de> Fields<'de> for PacketFields {
+impl<'de> Fields<'de> for PacketFields<'de> {
     fn take<A: MapAccess<'de>>(&mut self, key: &[u8], map: &mut A) -> Result<bool, A::Error> {
         let field = match key {
             b"pattern" => &mut self.pattern,
@@ -56,9 +57,9 @@ pub fn parse_packet(text: &[u8], is_secret: bool) -> Result<Packet, CodecError> 
     let mut found = PacketFields { is_secret, ..PacketFields::default() };
     fields::read(text, &mut found)?;
     Ok(Packet {
-        pattern: found.pattern.as_ref().and_then(canonical_pattern),
+        pattern: found.pattern.and_then(|pattern| canonical_text(pattern.get())),
         data: found.data.unwrap_or_default(),
-        id: found.id,
+        id: found.id.map(Json::copied),
     })
 }
 
@@ -69,7 +70,7 @@ pub fn id_in_parts(beginning: &[u8], end: Option<&[u8]>) -> Option<Json> {
     let mut found = PacketFields::default();
     // The text is cut: an error is certain and says nothing.
     let _ = fields::read(valid_prefix(beginning), &mut found);
-    found.id.or_else(|| id_at_the_end(end?))
+    found.id.map(Json::copied).or_else(|| id_at_the_end(end?))
 }
 
 fn valid_prefix(bytes: &[u8]) -> &str {
@@ -96,17 +97,34 @@ pub(crate) fn write_request(pattern: &Json, data: Payload<'_>, id: u64) -> Frame
     finished(opened(pattern, data).raw(",\"id\":\"").raw(&id.to_string()).raw("\"}"), data)
 }
 
+/// The frame of a request whose data is a value of about `expected_bytes`.
+///
+/// # Errors
+/// Those of the value's own serialisation.
+pub(crate) fn write_value_request<T: Serialize + ?Sized>(
+    pattern: &Json,
+    data: &T,
+    expected_bytes: usize,
+    id: u64,
+) -> Result<Frame, serde_json::Error> {
+    let text = beginning(pattern, expected_bytes).value(data)?;
+    Ok(text.raw(",\"id\":\"").raw(&id.to_string()).raw("\"}").finish().into())
+}
+
 /// The frame of an event.
 pub(crate) fn write_event(pattern: &Json, data: Payload<'_>) -> Frame {
     finished(opened(pattern, data).raw("}"), data)
 }
 
 fn opened(pattern: &Json, data: Payload<'_>) -> FrameText {
-    FrameText::with_capacity(ENVELOPE_BYTES + pattern.text().len() + data.text.len())
+    beginning(pattern, data.text.len()).raw(data.text)
+}
+
+fn beginning(pattern: &Json, data_bytes: usize) -> FrameText {
+    FrameText::with_capacity(ENVELOPE_BYTES + pattern.text().len() + data_bytes)
         .raw("{\"pattern\":")
         .raw(pattern.text())
         .raw(",\"data\":")
-        .raw(data.text)
 }
 
 fn finished(text: FrameText, data: Payload<'_>) -> Frame {

@@ -1,0 +1,121 @@
+//! The outputs in a report, taken apart or not: a door checks and hands on, only the engine looks inside.
+
+use super::{ReportBody, StepReport, StepResult, Values};
+use crate::{Json, RpcError};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// What a report can hold its outputs as.
+pub trait Outputs: Default + Serialize + for<'de> Deserialize<'de> {
+    /// Is there no output?
+    fn are_none(&self) -> bool;
+
+    /// The JSON text of the object.
+    fn text(&self) -> Cow<'_, str>;
+}
+
+impl Outputs for Values {
+    fn are_none(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        // Its keys are strings and its values are JSON: it always serialises.
+        Cow::Owned(serde_json::to_string(self).unwrap_or_default())
+    }
+}
+
+/// Outputs as they were sent: the text of an object whose names are texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawOutputs(Json);
+
+impl RawOutputs {
+    /// `raw`, if it is an object of values by name.
+    pub fn of(raw: &RawValue) -> Option<Self> {
+        let text = raw.get();
+        let is_object = text.starts_with('{');
+        // Only by an escape can a name be no text: a lone surrogate.
+        let is_named = !text.contains("\\u") || serde_json::from_str::<Values>(text).is_ok();
+        (is_object && is_named).then(|| Self(raw.to_owned().into()))
+    }
+
+    /// The values by name.
+    ///
+    /// # Errors
+    /// `invalid_report`, where a sender did not check what it sent.
+    pub fn read(&self) -> Result<Values, RpcError> {
+        self.0.read().map_err(|_| super::read::no_outputs())
+    }
+}
+
+impl Default for RawOutputs {
+    fn default() -> Self {
+        Self(Json::empty_object())
+    }
+}
+
+impl Outputs for RawOutputs {
+    fn are_none(&self) -> bool {
+        self.text().trim_matches(['{', '}', ' ', '\n', '\r', '\t']).is_empty()
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        Cow::Borrowed(self.0.text())
+    }
+}
+
+impl Serialize for RawOutputs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawOutputs {
+    /// From a JSON text in memory only, which it borrows.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::of(<&RawValue>::deserialize(deserializer)?)
+            .ok_or_else(|| D::Error::custom("outputs must be an object keyed by output name"))
+    }
+}
+
+impl StepReport<RawOutputs> {
+    /// About the bytes of its JSON, a little more rather than less.
+    pub fn expected_bytes(&self) -> usize {
+        // Keys, ids and status; traces.
+        const AROUND: usize = 320;
+        let payload = match &self.body {
+            ReportBody::Ack(ack) => ack.worker_id.as_ref().map_or(0, String::len),
+            ReportBody::Heartbeat(heartbeat) => heartbeat.message.as_ref().map_or(0, String::len),
+            ReportBody::Partial(partial) => partial.outputs.0.text().len(),
+            ReportBody::Result(result) => {
+                let error = result.error.as_ref();
+                let details =
+                    error.and_then(|error| error.details.as_ref()).map_or(0, |json| json.text().len());
+                result.outputs.0.text().len() + error.map_or(0, |error| error.message.len()) + details
+            }
+        };
+        AROUND + payload
+    }
+
+    /// The report with its outputs taken apart.
+    ///
+    /// # Errors
+    /// As of [`RawOutputs::read`].
+    pub fn read(self) -> Result<StepReport, RpcError> {
+        let body = match self.body {
+            ReportBody::Ack(ack) => ReportBody::Ack(ack),
+            ReportBody::Heartbeat(heartbeat) => ReportBody::Heartbeat(heartbeat),
+            ReportBody::Partial(partial) => ReportBody::Partial(super::Partial {
+                sequence: partial.sequence,
+                outputs: partial.outputs.read()?,
+            }),
+            ReportBody::Result(result) => {
+                let StepResult { status, outputs, error, traceparent, tracestate } = result;
+                let outputs = outputs.read()?;
+                ReportBody::Result(StepResult { status, outputs, error, traceparent, tracestate })
+            }
+        };
+        Ok(StepReport { execution_id: self.execution_id, run_id: self.run_id, body })
+    }
+}
