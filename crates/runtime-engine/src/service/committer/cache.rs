@@ -90,7 +90,7 @@ impl Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{Graph, Policy, RunStarted};
+    use crate::core::{Graph, Input, Policy, RunStarted};
     use contract::{ProcessId, process::Process, run::TriggerKind};
     use std::sync::Arc;
     use uuid::Uuid;
@@ -135,6 +135,25 @@ mod tests {
         assert!(cache.take(run(2)).is_none());
         assert!(cache.take(run(1)).is_some() && cache.take(run(3)).is_some());
         assert_eq!(cache.running.bytes, 0);
+    }
+
+    #[test]
+    fn ended_runs_take_an_eighth_of_the_cache_and_go_before_running_ones() {
+        let run = |number| RunId(Uuid::from_u128(number));
+        let ended = |payload_bytes| {
+            let mut held = held(payload_bytes);
+            let policy = Policy::default();
+            held.state.decide(Input::Cancel, contract::Millis(1), &policy, &mut super::super::Fresh).unwrap();
+            held
+        };
+        let mut cache = Cache::new(10_000);
+        cache.put(run(1), held(1_000));
+        cache.put(run(2), ended(1_000));
+        assert!(cache.runs.contains_key(&run(2)));
+        cache.put(run(3), ended(1_000));
+        assert!(!cache.runs.contains_key(&run(2)), "two are more than an eighth");
+        cache.put(run(4), held(8_000));
+        assert!(!cache.runs.contains_key(&run(3)) && cache.runs.contains_key(&run(1)));
     }
 
     #[test]
