@@ -185,3 +185,26 @@ fn tell(process_id: ProcessId, at: Millis, started: &Result<contract::run::RunSt
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    /// The places of the triggers that are watched.
+    fn watched(settings: &Value) -> Vec<usize> {
+        let document = Json::from(json!({"settings": settings, "widgets": [], "edges": []}));
+        schedules(ProcessId(uuid::Uuid::nil()), &document).into_iter().map(|(place, _)| place).collect()
+    }
+
+    #[test]
+    fn only_schedules_that_fire_and_only_those_of_active_processes_are_watched() {
+        let schedule = |cron: &str| json!({"type": "schedule", "cron": cron, "timeZone": "Europe/Riga"});
+        let february = "0 0 30 2 *";
+        let triggers =
+            [json!({"type": "manual"}), schedule("0 9 * * *"), schedule(february), schedule("soon")];
+        assert_eq!(watched(&json!({"name": "x", "triggers": triggers})), [1]);
+        assert_eq!(watched(&json!({"name": "x", "triggers": triggers, "isActive": true})), [1]);
+        assert!(watched(&json!({"name": "x", "triggers": triggers, "isActive": false})).is_empty());
+    }
+}

@@ -17,15 +17,18 @@ impl Uptime {
     /// not tell.
     pub(super) fn read() -> Option<Self> {
         let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-        Self::parse(&boot_id, &fs::read_to_string("/proc/uptime").ok()?)
+        // Containers with a time of their own count from another start. Older systems know none.
+        let time = fs::read_link("/proc/self/ns/time").unwrap_or_default();
+        let boot_id = format!("{} {}", boot_id.trim(), time.display());
+        Self::parse(boot_id, &fs::read_to_string("/proc/uptime").ok()?)
     }
 
     /// `SECONDS.HUNDREDTHS IDLE`
-    fn parse(boot_id: &str, uptime: &str) -> Option<Self> {
+    fn parse(boot_id: String, uptime: &str) -> Option<Self> {
         let (seconds, hundredths) = uptime.split_whitespace().next()?.split_once('.')?;
         let hundredths = hundredths.parse::<i64>().ok().filter(|found| (0..100).contains(found))?;
         let at_ms = seconds.parse::<i64>().ok()?.checked_mul(1000)?.checked_add(hundredths * 10)?;
-        Some(Self { boot_id: boot_id.trim().to_owned(), at_ms })
+        Some(Self { boot_id, at_ms })
     }
 
     /// As it was stored.
@@ -54,8 +57,8 @@ mod tests {
 
     #[test]
     fn readings_of_one_start_of_a_machine_tell_what_passed_and_others_nothing() {
-        let (early, late) = (Uptime::parse("a\n", "7.05 1.00\n"), Uptime::parse("a", "23316.50 8631.55"));
-        let (early, late) = (early.unwrap(), late.unwrap());
+        let read = |uptime| Uptime::parse("a".into(), uptime).unwrap();
+        let (early, late) = (read("7.05 1.00\n"), read("23316.50 8631.55"));
         assert_eq!((early.at_ms(), late.since(&early)), (7_050, Some(23_309_450)));
         assert_eq!(early.since(&late), None, "a snapshot of the machine was restored");
         assert_eq!(late.since(&Uptime { boot_id: "b".into(), ..early }), None);
@@ -64,7 +67,7 @@ mod tests {
     #[test]
     fn what_is_no_reading_is_none() {
         for text in ["", "7", "x.05 1", "7.5x 1", "7.-5", "99999999999999999999.00"] {
-            assert_eq!(Uptime::parse("a", text), None, "{text:?}");
+            assert_eq!(Uptime::parse("a".into(), text), None, "{text:?}");
         }
     }
 

@@ -60,6 +60,15 @@ fn a_loop_over_a_list_gives_each_iteration_item_index_and_the_free_ports() {
 }
 
 #[test]
+fn an_iteration_whose_output_was_skipped_keeps_its_place_with_nothing_in_it() {
+    let settings = [field("iterator", &json!([1, 2])), field("body", &body(&["item"], &["r"]))];
+    let mut stage = Stage::of(&run_of(&settings), &json!({}));
+    stage.finish("w[0]/b", &json!({}));
+    stage.finish("w[1]/b", &json!({"r": "two"}));
+    assert_eq!(stage.public_inputs(), json!({"items": [{}, {"r": "two"}], "last": {"r": "two"}}));
+}
+
+#[test]
 fn elements_and_outputs_pass_through_unchanged() {
     let settings = [
         json!({"name": "iterator", "value": "[12345678901234567890123.0]"}),
