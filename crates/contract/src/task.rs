@@ -68,6 +68,7 @@ impl Task {
             diagram_id: self.diagram_id,
             traceparent: self.traceparent,
             tracestate: self.tracestate,
+            files_url: None,
         }
     }
 }
@@ -107,4 +108,7 @@ pub struct ExecutorTask<Inputs = IndexMap<String, Json>> {
     /// What tracing systems add to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
+    /// Where the bytes of the files are that inputs refer to, by `{filesUrl}/{id}`; only where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files_url: Option<String>,
 }

@@ -94,6 +94,12 @@ impl Context {
         self.0.task.tracestate.as_deref()
     }
 
+    /// Where the bytes of the files are that inputs refer to (`{"$file": {"id", …}}`): the API's
+    /// `{files_url}/{id}`, with a token of the API. `None` where no input refers to one.
+    pub fn files_url(&self) -> Option<&str> {
+        self.0.task.files_url.as_deref()
+    }
+
     fn trace_context(&self) -> Option<TraceContext> {
         TraceContext::read(self.traceparent()?, self.tracestate())
     }

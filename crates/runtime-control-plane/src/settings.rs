@@ -49,7 +49,7 @@ pub struct Settings {
     pub secret_manager_tls: Option<TlsClient>,
     /// Where values lie that are too large for the history of a run.
     pub files: RunFilesSettings,
-    /// Base URL of api, without a slash at the end.
+    /// Base URL of api, without a slash at the end: plugins are told it where they get files.
     pub api_url: String,
     /// Largest TCP frame and HTTP body, bytes.
     pub max_frame_bytes: usize,
@@ -192,7 +192,7 @@ impl Settings {
             ),
             secret_manager_tls: TlsClient::read(reader, ClientVariables::SECRET_MANAGER),
             files: RunFilesSettings::read(reader),
-            api_url: reader.base_url("API_BASE_URL", "http://api:3000", "Base URL of api."),
+            api_url: reader.base_url("API_BASE_URL", "http://api:3000", "Base URL of api, as plugins reach it: tasks name it where inputs refer to files."),
             max_frame_bytes: reader.bounded(
                 "CONVEYOR_MAX_FRAME_BYTES",
                 "bytes",

@@ -192,7 +192,14 @@ impl Binding {
     }
 
     async fn control_plane(&mut self) -> anyhow::Result<()> {
-        let Some(settings) = self.plan.control_plane.take() else { return Ok(()) };
+        let Some(mut settings) = self.plan.control_plane.take() else { return Ok(()) };
+        // api is bound last, on the port that it was told.
+        if let Some(api) = self.plan.api.as_ref().filter(|api| api.http_port != 0) {
+            let address = SocketAddr::new(api.bind, api.http_port);
+            let is_https = api.tls.is_some();
+            settings.api_url =
+                Listening { service: ServiceName::Api, door: "http", address, is_https }.url();
+        }
         let is_https = settings.http_tls.is_some();
         let service =
             runtime_control_plane::Service::bind(settings, self.shared.storage()?, self.shared.queue()?)

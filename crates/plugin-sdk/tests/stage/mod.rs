@@ -197,5 +197,6 @@ pub(crate) fn task(node_type: &str, inputs: Value) -> ExecutorTask {
         diagram_id: ProcessId(Uuid::nil()),
         traceparent: None,
         tracestate: None,
+        files_url: None,
     }
 }

@@ -75,6 +75,8 @@ pub(crate) struct Dispatcher {
     files: RunFiles,
     /// The most bytes of a task's inputs.
     inputs_bytes: usize,
+    /// Where plugins get the files that inputs still refer to.
+    files_url: String,
     endpoints: Endpoints,
     reports: Arc<Reports>,
     claims: Batcher<ExecutionId, bool>,
@@ -126,6 +128,7 @@ impl Dispatcher {
             secrets,
             files,
             inputs_bytes: settings.max_frame_bytes.saturating_sub(TASK_ENVELOPE_BYTES),
+            files_url: format!("{}/files", settings.api_url),
             endpoints: Endpoints::new(config),
             reports,
             outcomes: outcomes(engine, settings.max_frame_bytes),

@@ -2,12 +2,12 @@
 
 use super::Dispatcher;
 use contract::{
-    ErrorCode, Json,
+    ErrorCode, Json, file,
     manifest::Endpoint,
     policy::{self, Decision},
     report::{Dispatched, StepError},
     secret::SecretText,
-    task::Task,
+    task::{ExecutorTask, Task},
 };
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -77,12 +77,15 @@ impl Dispatcher {
         let secrets = self.secrets.of(&task).await?;
         let deadline = self.catalogue.now().plus(Duration::from_millis(task.timeout_ms));
         let given = std::mem::take(&mut task.inputs);
+        let refers = given.values().any(|value| file::find(value.text()).next().is_some());
+        let files_url = refers.then(|| self.files_url.clone());
         let body = match secrets.is_empty() {
-            true => Json::of(&task.told(given, deadline)).map(Body::Plain),
+            true => Json::of(&ExecutorTask { files_url, ..task.told(given, deadline) }).map(Body::Plain),
             false => {
                 let inputs = Inputs { given: &given, secrets: secrets.values(&task)? };
                 let bytes = ENVELOPE_BYTES + inputs.bytes();
-                SecretJson::of(&task.told(inputs, deadline), bytes).map(Body::Secret)
+                let told = ExecutorTask { files_url, ..task.told(inputs, deadline) };
+                SecretJson::of(&told, bytes).map(Body::Secret)
             }
         };
         let body = body.map_err(|error| {

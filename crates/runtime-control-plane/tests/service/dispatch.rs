@@ -57,6 +57,7 @@ async fn task_reaches_its_plugin_with_everything_it_needs() {
     assert_eq!((got.execution_id, got.run_id), (task.execution_id, task.run_id));
     assert_eq!((&got.inputs, &got.outputs), (&task.inputs, &task.outputs));
     assert_eq!((got.traceparent, got.tracestate), (task.traceparent, task.tracestate));
+    assert_eq!(got.files_url, None, "no input refers to a file");
     assert!(got.deadline.0 > world.storage.now().await.unwrap().0);
     assert_eq!(world.next_dispatched(task.execution_id).await, Dispatched::Delivered { implicit: false });
     assert!(world.reports.try_recv().is_err(), "a reply without status or outputs is no result");

@@ -54,6 +54,7 @@ async fn a_plugin_gets_values_whole_as_far_as_a_frame_holds_them() {
     let mut world = World::with(|settings| {
         settings.files = files.settings.clone();
         settings.max_frame_bytes = FRAME;
+        settings.api_url = "http://api:3000".into();
     })
     .await;
     let (plugin, mut tasks) = plugin(|| Reply::Empty);
@@ -72,6 +73,7 @@ async fn a_plugin_gets_values_whole_as_far_as_a_frame_holds_them() {
     assert_eq!(got.inputs["nested"].text(), "[1,[12345678901234567890123.0]]");
     assert_eq!(got.inputs["large"], large, "no frame holds it");
     assert_eq!(got.inputs["others"], others, "nobody reaches the files of others");
+    assert_eq!(got.files_url.as_deref(), Some("http://api:3000/files"), "where the bytes are");
     let delivered = world.next_dispatched(task.execution_id).await;
     assert_eq!(delivered, Dispatched::Delivered { implicit: false });
     files.stop.cancel();

@@ -232,6 +232,7 @@ pub(super) fn task(node_type: &str, inputs: IndexMap<String, Json>, outputs: Vec
         diagram_id: ProcessId(Uuid::now_v7()),
         traceparent: None,
         tracestate: None,
+        files_url: None,
     }
 }
 
