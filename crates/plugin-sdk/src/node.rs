@@ -92,7 +92,7 @@ impl Node {
         let Self { item, templates } = self;
         let declared = item.inputs.clone();
         let run: Work = Arc::new(move |values, context| {
-            let input = input::prepare(declared.as_deref(), values).and_then(|values| input::read(&values));
+            let input = input::prepare(declared.as_deref(), values).and_then(input::read);
             let started = input.map(|input| work(input, context));
             async move { input::write(&started?.await?) }.boxed()
         });

@@ -42,15 +42,39 @@ fn region_holds(memory: &File, (start, end): (u64, u64), needle: &[u8], chunk: &
     false
 }
 
+/// Looks at the byte under the needle's end and moves on by as much as that rules out (Horspool), since
+/// memory is large and tests are built without optimisation.
 fn contains(bytes: &[u8], needle: &[u8]) -> bool {
-    let Some(first) = needle.first() else { return true };
-    let begins = |at: &usize| bytes.get(*at) == Some(first);
-    (0..bytes.len()).filter(begins).any(|at| bytes.get(at..at + needle.len()) == Some(needle))
+    let Some((_, others)) = needle.split_last() else { return true };
+    let mut steps = [needle.len(); 256];
+    for (at, byte) in others.iter().enumerate() {
+        steps[usize::from(*byte)] = others.len() - at;
+    }
+    let mut at = 0;
+    while let Some(window) = bytes.get(at..at + needle.len()) {
+        if window == needle {
+            return true;
+        }
+        at += steps[usize::from(window[others.len()])];
+    }
+    false
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_needle_is_found_wherever_it_stands() {
+        let hay = b"abcabcabdabcd....";
+        for (at, length) in (0..hay.len()).flat_map(|at| (1..=hay.len() - at).map(move |length| (at, length)))
+        {
+            assert!(contains(hay, &hay[at..at + length]));
+        }
+        for absent in [&b"abcabd.."[..], b"x", b".....", b"dd"] {
+            assert!(!contains(hay, absent));
+        }
+    }
 
     #[test]
     fn what_a_process_holds_is_found_and_what_it_does_not_hold_is_not() {

@@ -141,10 +141,15 @@ fn header_value(name: &str, value: &str) -> Result<HeaderValue, Failure> {
 /// The values that a JSON value stands for in a query, form or header: of an array each, of `null`
 /// none.
 pub(super) fn texts(value: &Json) -> Vec<String> {
-    let plain = |value: &Json| value.read().unwrap_or_else(|_| value.text().to_owned());
-    match value.read::<Vec<Json>>() {
-        Ok(items) => items.iter().filter(|item| !item.is_null()).map(plain).collect(),
-        Err(_) if value.is_null() => Vec::new(),
-        Err(_) => vec![plain(value)],
+    // A text is read as a secret, which it may be: else it would stay where it is unescaped, and in the
+    // words of the error that it is no array.
+    let plain = |value: &Json| match value.read::<SecretText>() {
+        Ok(text) => text.expose().to_owned(),
+        Err(_) => value.text().to_owned(),
+    };
+    match value.text().starts_with('[').then(|| value.read::<Vec<Json>>()) {
+        Some(Ok(items)) => items.iter().filter(|item| !item.is_null()).map(plain).collect(),
+        _ if value.is_null() => Vec::new(),
+        _ => vec![plain(value)],
     }
 }
