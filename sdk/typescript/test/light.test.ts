@@ -282,6 +282,20 @@ describe('health and assets', () => {
   });
 });
 
+describe('a port that is taken', () => {
+  it('refuses the start with the variable that names another', async () => {
+    const { pm, cp, running, end } = await started(undefined, { PLUGIN_HEALTH_HTTP_PORT: '0' });
+    for (const [variable, port] of [
+      ['PLUGIN_TCP_PORT', running.port],
+      ['PLUGIN_HEALTH_HTTP_PORT', running.httpPort],
+    ]) {
+      const settings = readSettings(pluginEnv(pm, cp, { [variable as string]: String(port) }));
+      await assert.rejects(plugin.start({ settings, log: silentLog }), new RegExp(`${port} is taken.*${variable}`));
+    }
+    await end();
+  });
+});
+
 describe('settings', () => {
   const base = { PLUGIN_MANAGER_INGRESS_TOKEN: 't', PLUGIN_CONTROL_PLANE_KEY: 'k' };
 

@@ -1,9 +1,9 @@
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { resolve, sep } from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { listenOn } from './listener.js';
 import type { PluginLog } from './log.js';
 
 /** One file that the plugin serves. */
@@ -48,13 +48,7 @@ export class PluginHttp {
 
   /** Starts to listen; port 0 takes a free one. Returns the port. */
   listen(port: number, host: string): Promise<number> {
-    return new Promise((done, failed) => {
-      this.server.once('error', failed);
-      this.server.listen(port, host, () => {
-        this.server.off('error', failed);
-        done((this.server.address() as AddressInfo).port);
-      });
-    });
+    return listenOn(this.server, port, host, 'PLUGIN_HEALTH_HTTP_PORT');
   }
 
   /** Stops to listen and closes what is idle. */

@@ -1,4 +1,4 @@
-import { createServer, type Server, type Socket } from 'node:net';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls';
 import { messageOf } from './errors.js';
 import type { PluginLog } from './log.js';
@@ -21,6 +21,26 @@ export interface Listener {
   server: Server;
   /** Cuts off handshakes under way and looks at certificate files no more. */
   stop(): void;
+}
+
+/**
+ * Starts to listen; port 0 takes a free one. Returns the port.
+ *
+ * @throws The address cannot be listened on; when it is taken, the variable that names another is told.
+ */
+export function listenOn(server: Server, port: number, host: string, variable: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const failed = (error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EADDRINUSE') return reject(error);
+      const message = `${host}:${port} is taken; is another plugin there? Set ${variable} to another port`;
+      reject(new Error(message, { cause: error }));
+    };
+    server.once('error', failed);
+    server.listen(port, host, () => {
+      server.off('error', failed);
+      resolve((server.address() as AddressInfo).port);
+    });
+  });
 }
 
 const TCP = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 };

@@ -1,7 +1,7 @@
-import type { AddressInfo, Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { DEFAULT_MAX_FRAME, encodeFrame, FrameDecoder, FrameError } from './codec.js';
 import { messageOf, NO_HANDLER, RpcError } from './errors.js';
-import { createListener, type Listener } from './listener.js';
+import { createListener, listenOn, type Listener } from './listener.js';
 import type { PluginLog } from './log.js';
 import type { TlsServerSettings } from './tls.js';
 
@@ -66,14 +66,7 @@ export class WireServer {
 
   /** Starts to listen; port 0 takes a free one. Returns the port. */
   listen(port: number, host: string): Promise<number> {
-    const { server } = this.listener;
-    return new Promise((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(port, host, () => {
-        server.off('error', reject);
-        resolve((server.address() as AddressInfo).port);
-      });
-    });
+    return listenOn(this.listener.server, port, host, 'PLUGIN_TCP_PORT');
   }
 
   /** Takes no more connections, lets what was replied go out, and closes. */
