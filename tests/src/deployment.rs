@@ -169,6 +169,12 @@ impl Deployment {
         line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
     }
 
+    /// Does a service hold these bytes anywhere in its memory, freed memory included?
+    pub fn memory_holds(&self, service: &str, bytes: &[u8]) -> bool {
+        let process = self.processes.get(service).expect("the service runs");
+        testkit::memory::holds(process.pid(), bytes).expect("the memory of a child can be read")
+    }
+
     /// What a service has printed so far.
     pub fn log(&self, service: &str) -> String {
         let lines = self.processes.get(service).map(Process::lines).unwrap_or_default();

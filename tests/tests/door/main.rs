@@ -8,6 +8,7 @@ mod configuration;
 mod neighbours;
 mod nest;
 mod plugins;
+mod secrets;
 mod start;
 mod trace;
 
