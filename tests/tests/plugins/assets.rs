@@ -119,6 +119,20 @@ async fn a_form_and_a_widget_are_served_by_the_api_when_the_plugin_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_publication_is_logged_under_the_platforms_names() {
+    let Some(servers) = servers().await else { return };
+    let deployment = Deployment::start(&servers, &[]).await;
+    let (address, _plugin) = plugin();
+    let (url, _bundles) = bundles().await;
+    let manager = client(deployment.ports.plugin_manager);
+    ask(&manager, "manifest_request_v2", &manifest("survey", "1.0.0", address, &url)).await;
+    let log = deployment.log("plugin-manager");
+    for event in ["plugin_publication_committed", "plugin_static_cached", "plugin_health_changed"] {
+        assert!(log.contains(event), "{event}: {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_old_versions_asset_stays_what_it_was_under_its_path() {
     let Some(servers) = servers().await else { return };
     let deployment = Deployment::start(&servers, &[]).await;
