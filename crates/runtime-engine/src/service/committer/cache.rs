@@ -92,11 +92,15 @@ mod tests {
     use super::*;
     use crate::core::{Graph, Input, Policy, RunStarted};
     use contract::{ProcessId, process::Process, run::TriggerKind};
+    use serde_json::json;
     use std::sync::Arc;
     use uuid::Uuid;
 
     fn held(payload_bytes: usize) -> Held {
-        let graph = Arc::new(Graph::compile(&Process::default()).unwrap());
+        // It waits for its one node.
+        let process = json!({"widgets": [{"id": "p", "source": {"nodeType": "plugin.test"}}]});
+        let process: Process = serde_json::from_value(process).unwrap();
+        let graph = Arc::new(Graph::compile(&process).unwrap());
         let text = contract::Json::of(&"x".repeat(payload_bytes)).unwrap();
         let started = RunStarted {
             process_id: ProcessId(Uuid::nil()),
@@ -123,10 +127,20 @@ mod tests {
         Held { state, sequence: 1 }
     }
 
+    fn ended(payload_bytes: usize) -> Held {
+        let mut held = held(payload_bytes);
+        let (now, policy) = (contract::Millis(1), Policy::default());
+        held.state.decide(Input::Cancel, now, &policy, &mut super::super::Fresh).unwrap();
+        held
+    }
+
+    fn run(number: u128) -> RunId {
+        RunId(Uuid::from_u128(number))
+    }
+
     #[test]
     fn the_least_recently_used_run_is_forgotten_first() {
-        let run = |number| RunId(Uuid::from_u128(number));
-        let mut cache = Cache::new(2_500);
+        let mut cache = Cache::new(held(1_000).state.size() * 5 / 2);
         cache.put(run(1), held(1_000));
         cache.put(run(2), held(1_000));
         let first = cache.take(run(1)).unwrap();
@@ -134,26 +148,23 @@ mod tests {
         cache.put(run(3), held(1_000));
         assert!(cache.take(run(2)).is_none());
         assert!(cache.take(run(1)).is_some() && cache.take(run(3)).is_some());
-        assert_eq!(cache.running.bytes, 0);
+        assert_eq!((cache.running.bytes, cache.ended.bytes), (0, 0));
     }
 
     #[test]
     fn ended_runs_take_an_eighth_of_the_cache_and_go_before_running_ones() {
-        let run = |number| RunId(Uuid::from_u128(number));
-        let ended = |payload_bytes| {
-            let mut held = held(payload_bytes);
-            let policy = Policy::default();
-            held.state.decide(Input::Cancel, contract::Millis(1), &policy, &mut super::super::Fresh).unwrap();
-            held
-        };
-        let mut cache = Cache::new(10_000);
+        let size = ended(1_000).state.size().max(held(1_000).state.size());
+        let mut cache = Cache::new(size * ENDED_SHARE + size / 2);
         cache.put(run(1), held(1_000));
         cache.put(run(2), ended(1_000));
         assert!(cache.runs.contains_key(&run(2)));
         cache.put(run(3), ended(1_000));
         assert!(!cache.runs.contains_key(&run(2)), "two are more than an eighth");
-        cache.put(run(4), held(8_000));
-        assert!(!cache.runs.contains_key(&run(3)) && cache.runs.contains_key(&run(1)));
+        for number in 4..11 {
+            cache.put(run(number), held(1_000));
+        }
+        assert!(!cache.runs.contains_key(&run(3)), "its room is wanted");
+        assert!(cache.runs.contains_key(&run(1)));
     }
 
     #[test]
