@@ -1,7 +1,7 @@
 //! Palettes as they were drawn, by who sees them. Users who see the same share its bytes.
 
-use axum::http::HeaderValue;
 use bytes::Bytes;
+use reqwest::header::HeaderValue;
 use sha2::{Digest as _, Sha256};
 use std::{
     collections::{HashMap, HashSet},

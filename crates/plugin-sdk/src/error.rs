@@ -9,8 +9,8 @@ pub enum Error {
     /// The plugin's own declaration is not valid; every fault of it.
     #[error("the plugin's declaration is not valid:{}", listed(.0))]
     Declaration(Vec<Fault>),
-    /// The port cannot be listened on.
-    #[error(transparent)]
+    /// A port cannot be listened on: that of the plugin, or that of health and bundles.
+    #[error("{0}; is another plugin there? Set PLUGIN_TCP_PORT or PLUGIN_HEALTH_HTTP_PORT")]
     Listen(#[from] wire::Error),
 }
 
