@@ -100,7 +100,7 @@ fn unit(text: &str) -> Option<(u16, &str)> {
 
 /// The JSON string of a text, in a buffer of the right size from the beginning.
 fn quoted(text: &str) -> Box<RawValue> {
-    let length = text.chars().map(|character| escaped_bytes(character)).sum::<usize>() + 2;
+    let length = text.chars().map(escaped_bytes).sum::<usize>() + 2;
     let mut json = Vec::with_capacity(length);
     // Neither can fail: the text is a text, and what `serde_json` writes of it is JSON.
     let _ = serde_json::to_writer(&mut json, text);
@@ -159,7 +159,7 @@ mod tests {
             prop_assert_eq!(json.text(), serde_json::to_string(&text).unwrap());
             let length = text.chars().map(escaped_bytes).sum::<usize>() + 2;
             prop_assert_eq!(json.text().len(), length);
-            prop_assert_eq!(json.read::<SecretText>().unwrap(), secret.clone());
+            prop_assert_eq!(&json.read::<SecretText>().unwrap(), &secret);
             prop_assert_eq!(Json::of(&secret).unwrap(), json);
         }
     }

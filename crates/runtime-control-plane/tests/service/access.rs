@@ -96,6 +96,35 @@ async fn forwarded_address_is_judged_only_behind_trusted_proxies() {
     }
 }
 
+/// A PROXY protocol v2 header (TCP over IPv4) that conveys this address.
+fn conveying(address: [u8; 4]) -> Vec<u8> {
+    let (to, ports) = ([127, 0, 0, 1], [0x12, 0x67, 0x0f, 0xb5]);
+    [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &address, &to, &ports].concat()
+}
+
+#[tokio::test]
+async fn address_that_a_proxy_conveys_over_tcp_is_judged_only_behind_trusted_proxies() {
+    let (allowed, other) = ([203, 0, 113, 7], [198, 51, 100, 1]);
+    for (trust, address, answer) in [
+        ("true", allowed, "applied"),
+        ("127.0.0.0/8", allowed, "applied"),
+        ("true", other, "forbidden_address"),
+        ("false", allowed, "forbidden_address"),
+        ("192.0.2.0/24", allowed, "forbidden_address"),
+    ] {
+        let world = World::with(|settings| {
+            settings.allow = "203.0.113.0/24".parse().unwrap();
+            settings.proxy_protocol = trust.parse().unwrap();
+        })
+        .await;
+        let body = json!({"key": KEY, "executionId": id()});
+        let packet = json!({"pattern": "step_ack", "data": body, "id": "1"}).to_string();
+        let frame = [conveying(address), format!("{}#{packet}", packet.len()).into_bytes()].concat();
+        let reply = crate::world::raw(world.tcp, &frame).await;
+        assert!(reply.contains(answer), "{trust} {address:?}: {reply:?}");
+    }
+}
+
 #[tokio::test]
 async fn without_a_key_the_service_starts_only_on_a_machine_of_ones_own() {
     let world = World::with(|settings| {
