@@ -24,10 +24,10 @@ macro_rules! files {
 
 const POSTGRES: &[File] = files!("postgres": 1 "0001_initial", 2 "0002_plugin_versions",
     3 "0003_node_type_index", 4 "0004_catalogue_changes", 5 "0005_bounds", 6 "0006_run_files",
-    7 "0007_clock_watch", 8 "0008_clock_uptime");
+    7 "0007_clock_watch", 8 "0008_clock_uptime", 9 "0009_ended_attempts");
 const SQLITE: &[File] = files!("sqlite": 1 "0001_initial", 2 "0002_plugin_versions",
     3 "0003_node_type_index", 4 "0004_catalogue_changes", 5 "0005_bounds", 6 "0006_run_files",
-    7 "0007_clock_watch", 8 "0008_clock_uptime");
+    7 "0007_clock_watch", 8 "0008_clock_uptime", 9 "0009_ended_attempts");
 
 // `run_direct` because the future of `run` is not `Send` when it is given a connection.
 fn migrator(files: &[File]) -> Migrator {

@@ -4,13 +4,13 @@ use crate::core::Draw;
 use contract::{ExecutionId, RunId};
 use uuid::Uuid;
 
-/// `UUIDv7` ids and the thread's random numbers.
+/// Ids for attempts of a run, and the thread's random numbers.
 #[derive(Debug)]
-pub(crate) struct Fresh;
+pub(crate) struct Fresh(pub(crate) RunId);
 
 impl Draw for Fresh {
     fn execution_id(&mut self) -> ExecutionId {
-        ExecutionId(Uuid::now_v7())
+        storage::runs::new_execution_id(self.0)
     }
 
     fn chance(&mut self) -> f64 {

@@ -249,6 +249,14 @@ impl Runs {
             })?;
             found.extend(rows);
         }
+        // Of those that have ended reports come only when a reporter did not hear the answer to its last.
+        for id in attempts {
+            if !found.contains_key(&id.0)
+                && let Some((run_id, _)) = self.scheduled(*id).await?
+            {
+                found.insert(id.0, run_id.0);
+            }
+        }
         Ok(attempts.iter().map(|id| found.get(&id.0).copied().map(RunId)).collect())
     }
 

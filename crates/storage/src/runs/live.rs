@@ -69,18 +69,33 @@ impl Runs {
         type Found = (Uuid, String, bool, String, String, Uuid, i64);
         let row: Option<Found> =
             read!(&self.db, |c| Ok(sqlx::query_as(PLACE).bind(execution_id.0).fetch_optional(c).await?))?;
-        row.map(|(run_id, node_path, is_outstanding, status, workspace_id, process_id, process_revision)| {
-            Ok(AttemptPlace {
-                run_id: RunId(run_id),
-                node_path: NodePath(node_path),
-                is_outstanding,
-                status: rows::named(&status, format_args!("run {run_id}"))?,
-                workspace_id,
-                process_id: ProcessId(process_id),
-                process_revision,
-            })
-        })
-        .transpose()
+        let Some((run_id, node_path, is_outstanding, status, workspace_id, process_id, process_revision)) =
+            row
+        else {
+            return self.ended_place(execution_id).await;
+        };
+        Ok(Some(AttemptPlace {
+            run_id: RunId(run_id),
+            node_path: NodePath(node_path),
+            is_outstanding,
+            status: rows::named(&status, format_args!("run {run_id}"))?,
+            workspace_id,
+            process_id: ProcessId(process_id),
+            process_revision,
+        }))
+    }
+
+    async fn ended_place(&self, execution_id: ExecutionId) -> Result<Option<AttemptPlace>> {
+        let Some((run_id, node_path)) = self.scheduled(execution_id).await? else { return Ok(None) };
+        Ok(self.get(run_id).await?.map(|run| AttemptPlace {
+            run_id,
+            node_path,
+            is_outstanding: false,
+            status: run.status,
+            workspace_id: run.workspace_id,
+            process_id: run.process_id,
+            process_revision: run.process_revision,
+        }))
     }
 
     /// What the running steps of a run last said of themselves, at most `limit` of them.

@@ -10,6 +10,7 @@
 
 mod append;
 mod attempts;
+mod ended;
 mod history;
 mod live;
 mod places;
@@ -18,6 +19,7 @@ mod read;
 
 pub use append::{Append, Appended, AttemptUpdate, NewAttempt, NewEvent, NewRun};
 pub use attempts::{AttemptLane, DueAttempt, LANE_PERSON, LANE_TIMER, OutstandingAttempt};
+pub use ended::new_execution_id;
 pub use history::{History, Page, StoredEvent, StoredRun};
 pub use live::{AttemptPlace, LiveAttempt, StepWord};
 pub use places::{PlaceClaim, PlaceClaims};

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use std::{collections::HashSet, time::Duration};
 use storage::{
     Storage,
-    runs::{Append, Appended, AttemptLane, AttemptState, AttemptUpdate},
+    runs::{Append, Appended, AttemptLane, AttemptState, AttemptUpdate, NewEvent, new_execution_id},
 };
 
 suite!(
@@ -38,10 +38,19 @@ pub(crate) async fn with_attempts(
 ) -> (RunId, Vec<ExecutionId>) {
     let run_id = RunId(id());
     let mut append = start(run_id);
-    append.open = deadlines.iter().map(|deadline| attempt(ExecutionId(id()), *deadline)).collect();
-    let ids = append.open.iter().map(|attempt| attempt.execution_id).collect();
+    append.open = deadlines.iter().map(|deadline| attempt(new_execution_id(run_id), *deadline)).collect();
+    let ids: Vec<ExecutionId> = append.open.iter().map(|attempt| attempt.execution_id).collect();
+    append.events = vec![scheduled(&ids)];
     assert_eq!(storage.runs().append(&[append]).await.unwrap(), [Appended::Done]);
     (run_id, ids)
+}
+
+/// An event that schedules attempts, all in one.
+pub(crate) fn scheduled(ids: &[ExecutionId]) -> NewEvent {
+    let named: Vec<String> =
+        ids.iter().map(|id| format!(r#"{{"nodePath":"w-loop[3]/b-turn","executionId":"{id}"}}"#)).collect();
+    let body = json(&format!(r#"{{"v":1,"data":{},"others":[{}]}}"#, named[0], named.join(",")));
+    NewEvent { kind: "step_scheduled".to_owned(), body }
 }
 
 async fn close(storage: &Storage, run_id: RunId, expected: u64, execution_id: ExecutionId) {
@@ -64,6 +73,9 @@ async fn an_attempt_is_outstanding_until_it_is_closed_and_known_for_ever(storage
     close(&storage, run_id, 2, ids[1]).await;
     assert_eq!(storage.runs().outstanding_count().await.unwrap(), 0);
     assert_eq!(storage.runs().run_of(&ids).await.unwrap(), [Some(run_id), Some(run_id)]);
+    // Nor does an id count that only ends as the run's does.
+    let stranger = new_execution_id(run_id);
+    assert_eq!(storage.runs().run_of(&[stranger, ids[1]]).await.unwrap(), [None, Some(run_id)]);
 }
 
 async fn a_heartbeat_needs_no_sequence_number_and_changes_only_outstanding_attempts(storage: Storage) {

@@ -89,7 +89,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Fresh, *};
     use crate::core::{Graph, Input, Policy, RunStarted};
     use contract::{ProcessId, process::Process, run::TriggerKind};
     use serde_json::json;
@@ -121,7 +121,7 @@ mod tests {
             (started, Default::default()),
             now,
             &Policy::default(),
-            &mut super::super::Fresh,
+            &mut Fresh(RunId(Uuid::nil())),
         )
         .unwrap();
         Held { state, sequence: 1 }
@@ -130,7 +130,7 @@ mod tests {
     fn ended(payload_bytes: usize) -> Held {
         let mut held = held(payload_bytes);
         let (now, policy) = (contract::Millis(1), Policy::default());
-        held.state.decide(Input::Cancel, now, &policy, &mut super::super::Fresh).unwrap();
+        held.state.decide(Input::Cancel, now, &policy, &mut Fresh(held.state.run_id())).unwrap();
         held
     }
 

@@ -147,7 +147,7 @@ impl Committer {
         let policy = &self.shared.policy;
         let graph = Arc::clone(&start.graph);
         let first = (start.started.clone(), start.kept.clone());
-        let result = State::start(start.run_id, graph, first, now, policy, &mut Fresh);
+        let result = State::start(start.run_id, graph, first, now, policy, &mut Fresh(start.run_id));
         let mut draft = Draft::new(0, now);
         draft.create(start.new_run(), start.graph.max_concurrent_runs);
         let absorbed = result.map_err(|error| broken(start.run_id, &error)).and_then(|(state, decision)| {
@@ -213,7 +213,8 @@ impl Committer {
     ) -> Result<ReportOutcome, RpcError> {
         match &item.ask {
             Ask::Input(input) => {
-                let decided = state.decide(input.clone(), now, &self.shared.policy, &mut Fresh);
+                let mut draw = Fresh(state.run_id());
+                let decided = state.decide(input.clone(), now, &self.shared.policy, &mut draw);
                 let mut decision = decided.map_err(|error| broken(state.run_id(), &error))?;
                 let answer = std::mem::replace(&mut decision.answer, ReportOutcome::applied());
                 draft.absorb(decision)?;

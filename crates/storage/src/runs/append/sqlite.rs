@@ -4,7 +4,7 @@
 
 use super::{
     HOLDER,
-    wave::{Change, Create, Event, Move, Open, Stored, Wave},
+    wave::{Change, Close, Create, Event, Move, Open, Stored, Wave},
 };
 use crate::{
     db::{Fail, Repeat, attempt, repeat, transaction},
@@ -53,16 +53,22 @@ const OPEN: MultiRow = MultiRow {
 
 const CHANGE: MultiRow = MultiRow {
     before: "WITH u (execution_id, run_id, state, sets_deadline, deadline, acked_at, heartbeat_at, progress, \
-             message, closes) AS (VALUES ",
-    columns: 10,
+             message) AS (VALUES ",
+    columns: 9,
     after: ") UPDATE attempts SET state = COALESCE(u.state, attempts.state), \
             deadline = CASE WHEN u.sets_deadline THEN u.deadline ELSE attempts.deadline END, \
             acked_at = COALESCE(u.acked_at, attempts.acked_at), \
             heartbeat_at = COALESCE(u.heartbeat_at, attempts.heartbeat_at), \
             progress = COALESCE(u.progress, attempts.progress), \
-            message = COALESCE(u.message, attempts.message), outstanding = NOT u.closes \
+            message = COALESCE(u.message, attempts.message) \
             FROM u WHERE attempts.execution_id = u.execution_id AND attempts.run_id = u.run_id \
             AND attempts.outstanding",
+};
+
+const CLOSE: MultiRow = MultiRow {
+    before: "DELETE FROM attempts WHERE outstanding AND (execution_id, run_id) IN (VALUES ",
+    columns: 2,
+    after: ")",
 };
 
 impl MultiRow {
@@ -120,6 +126,10 @@ pub(super) async fn store(c: &mut SqliteConnection, wave: &Wave<'_>) -> Result<S
         wave.changes.iter().filter(|row| row.free || moved(&row.run_id)).collect();
     for chunk in chunks(&changes) {
         change(c, chunk).await?;
+    }
+    let closes: Vec<&Close> = wave.closes.iter().filter(|row| moved(&row.run_id)).collect();
+    for chunk in chunks(&closes) {
+        close(c, chunk).await?;
     }
     let mut holders = Vec::new();
     for create in wave.not_created(&stored.moved) {
@@ -189,7 +199,7 @@ async fn open(c: &mut SqliteConnection, rows: &[&Open<'_>]) -> Result<(), sqlx::
             .bind(row.attempt)
             .bind(row.lane)
             .bind(row.state)
-            .bind(row.outstanding)
+            .bind(true)
             .bind(row.deadline)
             .bind(row.at);
     }
@@ -208,8 +218,15 @@ async fn change(c: &mut SqliteConnection, rows: &[&Change<'_>]) -> Result<(), sq
             .bind(row.acked_at)
             .bind(row.heartbeat_at)
             .bind(row.progress)
-            .bind(row.message)
-            .bind(row.closes);
+            .bind(row.message);
+    }
+    query.execute(c).await.map(drop)
+}
+
+async fn close(c: &mut SqliteConnection, rows: &[&Close]) -> Result<(), sqlx::Error> {
+    let mut query = sqlx::query(CLOSE.sql(rows.len()));
+    for row in rows {
+        query = query.bind(row.execution_id).bind(row.run_id);
     }
     query.execute(c).await.map(drop)
 }
@@ -237,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}/a.db", folder.path().display());
         let Db::Lite { write, .. } = open::open(&url, 1).await.unwrap() else { panic!("not SQLite") };
-        for statement in [MOVE, CHANGE] {
+        for statement in [MOVE, CHANGE, CLOSE] {
             let AssertSqlSafe(sql) = statement.sql(4);
             let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
             let lines: Vec<(i64, i64, i64, String)> =

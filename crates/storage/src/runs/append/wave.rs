@@ -57,7 +57,6 @@ pub(super) struct Open<'a> {
     pub(super) attempt: i64,
     pub(super) lane: &'a str,
     pub(super) state: &'static str,
-    pub(super) outstanding: bool,
     pub(super) deadline: Option<i64>,
     pub(super) at: i64,
 }
@@ -76,15 +75,9 @@ pub(super) struct Change<'a> {
     pub(super) heartbeat_at: Option<i64>,
     pub(super) progress: Option<&'a str>,
     pub(super) message: Option<&'a str>,
-    pub(super) closes: bool,
 }
 
 impl Change<'_> {
-    /// Does the attempt end and change in nothing else?
-    pub(super) fn only_closes(&self) -> bool {
-        *self == Self { closes: true, ..Self::new(self.execution_id, self.run_id, false) }
-    }
-
     fn new(execution_id: Uuid, run_id: Uuid, free: bool) -> Self {
         Self {
             execution_id,
@@ -97,9 +90,15 @@ impl Change<'_> {
             heartbeat_at: None,
             progress: None,
             message: None,
-            closes: false,
         }
     }
+}
+
+/// An outstanding attempt that ends: its row goes. Its history stays, by which a late report finds its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Close {
+    pub(super) execution_id: Uuid,
+    pub(super) run_id: Uuid,
 }
 
 /// Appends that are stored together. A run is in it with one append that compares, or with any
@@ -111,6 +110,7 @@ pub(super) struct Wave<'a> {
     pub(super) events: Vec<Event<'a>>,
     pub(super) opens: Vec<Open<'a>>,
     pub(super) changes: Vec<Change<'a>>,
+    pub(super) closes: Vec<Close>,
     /// Place in the batch, run and kind of each append.
     members: Vec<(usize, Uuid, Kind)>,
 }
@@ -163,6 +163,7 @@ impl<'a> Wave<'a> {
             wave.add(place, &batch[place], &mut changes)?;
         }
         wave.changes = changes.into_values().collect();
+        wave.closes.sort_unstable();
         Ok(wave)
     }
 
@@ -185,7 +186,8 @@ impl<'a> Wave<'a> {
             });
         }
         let first_open = self.opens.len();
-        self.opens.extend(append.open.iter().map(|attempt| Open {
+        let opens = append.open.iter().filter(|opened| !append.close.contains(&opened.execution_id));
+        self.opens.extend(opens.map(|attempt| Open {
             execution_id: attempt.execution_id.0,
             run_id,
             node_path: printable(&attempt.node_path.0),
@@ -193,10 +195,11 @@ impl<'a> Wave<'a> {
             attempt: i64::from(attempt.attempt),
             lane: &attempt.lane,
             state: attempt.state.as_str(),
-            outstanding: true,
             deadline: attempt.deadline.map(|at| at.0),
             at: append.at.0,
         }));
+        // What this append closes, it neither opens nor changes.
+        let ends = |id: Uuid| append.close.iter().any(|closed| closed.0 == id);
         let mut change = |id: Uuid, apply: &dyn Fn(&mut Change<'a>)| {
             // An attempt that this append opens is opened as it ends up.
             if let Some(open) = self.opens[first_open..].iter_mut().find(|open| open.execution_id == id) {
@@ -204,12 +207,11 @@ impl<'a> Wave<'a> {
                 apply(&mut change);
                 open.state = change.state.unwrap_or(open.state);
                 open.deadline = if change.sets_deadline { change.deadline } else { open.deadline };
-                open.outstanding &= !change.closes;
                 return;
             }
             apply(changes.entry(id).or_insert_with(|| Change::new(id, run_id, kind == Kind::Free)));
         };
-        for update in &append.update {
+        for update in append.update.iter().filter(|update| !ends(update.execution_id.0)) {
             change(update.execution_id.0, &|row| {
                 row.state = update.state.map(|state| state.as_str()).or(row.state);
                 if let Some(deadline) = update.deadline {
@@ -222,9 +224,9 @@ impl<'a> Wave<'a> {
                 row.message = update.message.as_deref().or(row.message);
             });
         }
-        for execution_id in &append.close {
-            change(execution_id.0, &|row| row.closes = true);
-        }
+        let is_new = |id: Uuid| append.open.iter().any(|opened| opened.execution_id.0 == id);
+        let old = append.close.iter().filter(|closed| !is_new(closed.0));
+        self.closes.extend(old.map(|closed| Close { execution_id: closed.0, run_id }));
         Ok(())
     }
 
@@ -333,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn update_and_close_of_one_attempt_are_one_row() {
+    fn an_attempt_that_is_updated_and_closed_is_only_closed() {
         let mut append = step(1, 1);
         append.update.push(AttemptUpdate {
             state: Some(AttemptState::Running),
@@ -343,13 +345,12 @@ mod tests {
         append.close.push(execution(7));
         let batch = [append];
         let wave = Wave::of(&batch, &[0]).unwrap();
-        let [change] = wave.changes.as_slice() else { panic!("one row") };
-        assert!(change.closes && change.sets_deadline && !change.free);
-        assert_eq!(change.state, Some("running"));
+        assert!(wave.changes.is_empty());
+        assert_eq!(wave.closes, [Close { execution_id: execution(7).0, run_id: run(1).0 }]);
     }
 
     #[test]
-    fn an_attempt_opened_and_closed_at_once_is_opened_closed() {
+    fn an_attempt_opened_and_closed_at_once_is_never_stored() {
         let mut append = step(1, 1);
         append.open.push(NewAttempt {
             execution_id: execution(7),
@@ -363,9 +364,7 @@ mod tests {
         append.close.push(execution(7));
         let batch = [append];
         let wave = Wave::of(&batch, &[0]).unwrap();
-        assert!(wave.changes.is_empty());
-        assert!(!wave.opens[0].outstanding);
-        assert_eq!(wave.opens[0].node_path, "a\u{fffd}b");
+        assert!(wave.opens.is_empty() && wave.changes.is_empty() && wave.closes.is_empty());
     }
 
     #[test]
