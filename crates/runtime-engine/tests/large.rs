@@ -84,7 +84,7 @@ impl Play {
 
     fn report(&mut self, id: ExecutionId, result: StepResult) {
         let digest = result.digest();
-        self.decide(Input::Result(id, result, digest));
+        self.decide(Input::Result(id, result.shared(), digest));
     }
 
     /// Every task ends well with this output, until none is left.

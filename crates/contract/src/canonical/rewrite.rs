@@ -146,14 +146,12 @@ impl<'t> Rewriter<'t> {
         let rest = self.text.as_bytes().get(begin..)?;
         let (mut length, mut has_escapes) = (0, false);
         loop {
-            match rest.get(length)? {
-                b'"' => break,
-                b'\\' => {
-                    has_escapes = true;
-                    length += 2;
-                }
-                _ => length += 1,
+            length += memchr::memchr2(b'"', b'\\', rest.get(length..)?)?;
+            if rest.get(length)? == &b'"' {
+                break;
             }
+            has_escapes = true;
+            length += 2;
         }
         self.at = begin + length + 1;
         Some((self.text.get(begin..begin + length)?, has_escapes))

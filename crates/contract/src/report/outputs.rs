@@ -4,7 +4,7 @@ use super::{ReportBody, StepReport, StepResult, Values};
 use crate::{Json, RpcError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 /// What a report can hold its outputs as.
 pub trait Outputs: Default + Serialize + for<'de> Deserialize<'de> {
@@ -23,6 +23,17 @@ impl Outputs for Values {
     fn text(&self) -> Cow<'_, str> {
         // Its keys are strings and its values are JSON: it always serialises.
         Cow::Owned(serde_json::to_string(self).unwrap_or_default())
+    }
+}
+
+/// Values that several hold.
+impl Outputs for Arc<Values> {
+    fn are_none(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        Values::text(self)
     }
 }
 
@@ -79,6 +90,22 @@ impl<'de> Deserialize<'de> for RawOutputs {
     }
 }
 
+impl<O> StepResult<O> {
+    /// The same result with these outputs.
+    fn with<P>(self, outputs: P) -> StepResult<P> {
+        let Self { status, error, traceparent, tracestate, outputs: _ } = self;
+        StepResult { status, outputs, error, traceparent, tracestate }
+    }
+}
+
+impl StepResult {
+    /// The same result, of which a copy costs nothing.
+    pub fn shared(mut self) -> StepResult<Arc<Values>> {
+        let outputs = Arc::new(std::mem::take(&mut self.outputs));
+        self.with(outputs)
+    }
+}
+
 impl StepReport<RawOutputs> {
     /// About the bytes of its JSON, a little more rather than less.
     pub fn expected_bytes(&self) -> usize {
@@ -111,9 +138,8 @@ impl StepReport<RawOutputs> {
                 outputs: partial.outputs.read()?,
             }),
             ReportBody::Result(result) => {
-                let StepResult { status, outputs, error, traceparent, tracestate } = result;
-                let outputs = outputs.read()?;
-                ReportBody::Result(StepResult { status, outputs, error, traceparent, tracestate })
+                let outputs = result.outputs.read()?;
+                ReportBody::Result(result.with(outputs))
             }
         };
         Ok(StepReport { execution_id: self.execution_id, run_id: self.run_id, body })

@@ -2,6 +2,7 @@
 
 use super::{
     decision::{Decision, Draw, Input, Touched},
+    evaluate::Outputs,
     event::{
         Event, Failure, LateResult, RunCanceled, RunDeadlineSet, RunStarted, StepAcked, StepDelivered,
         StepFailed, StepFinished, StepPartial,
@@ -241,7 +242,7 @@ impl Turn<'_> {
     fn result(
         &mut self,
         execution_id: ExecutionId,
-        result: StepResult,
+        result: StepResult<Arc<Outputs>>,
         digest: Digest,
     ) -> Result<(), Broken> {
         let verdict = self.state.judge_result(execution_id, digest);
@@ -254,7 +255,7 @@ impl Turn<'_> {
                     node_path,
                     execution_id,
                     status,
-                    outputs,
+                    outputs: Arc::unwrap_or_clone(outputs),
                     error,
                     traceparent,
                     tracestate,
@@ -266,7 +267,7 @@ impl Turn<'_> {
         match result.status {
             StepStatus::Ok => {
                 let (place, node_path) = (self.place_of(execution_id)?, self.path_of(execution_id)?);
-                let outputs = Arc::new(result.outputs);
+                let outputs = result.outputs;
                 let (traceparent, tracestate) = trace;
                 self.emit(Event::StepFinished(StepFinished {
                     node_path,

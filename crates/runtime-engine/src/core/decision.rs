@@ -1,10 +1,11 @@
 //! What the core is asked and what it answers.
 
-use super::{event::Event, graph::TaskLane};
+use super::{evaluate::Outputs, event::Event, graph::TaskLane};
 use contract::{
     Digest, ExecutionId, Json, Millis, NodePath,
     report::{Ack, Dispatched, Heartbeat, Partial, ReportOutcome, StepResult},
 };
+use std::sync::Arc;
 
 /// What happened.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub enum Input {
     Partial(ExecutionId, Partial),
     /// A reporter says that work has ended; with the digest of the result, which the caller
     /// computes where it costs least.
-    Result(ExecutionId, StepResult, Digest),
+    Result(ExecutionId, StepResult<Arc<Outputs>>, Digest),
     /// A control plane says how a dispatch ended.
     Dispatched(ExecutionId, Dispatched),
     /// The delivery deadline of a dispatched attempt has passed.

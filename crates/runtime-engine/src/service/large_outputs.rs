@@ -9,6 +9,7 @@ use crate::core::{Input, Outputs};
 use contract::{ErrorCode, ExecutionId, RpcError, RunId, run::RunStatus};
 use futures::future::join_all;
 use run_files::RunFiles;
+use std::sync::Arc;
 use storage::runs::AttemptPlace;
 
 /// Room for names and quotation marks beside the values: outputs of just the limit shall pass.
@@ -118,7 +119,8 @@ fn chosen(outputs: &Outputs, inline_bytes: usize, may_go: impl Fn(&str) -> bool)
 /// The outputs that a report brings, of which attempt, and whether they end it.
 fn outputs_of(input: &mut Input) -> Option<(ExecutionId, &mut Outputs, bool)> {
     match input {
-        Input::Result(id, result, _) => Some((*id, &mut result.outputs, true)),
+        // Nobody else holds it yet.
+        Input::Result(id, result, _) => Some((*id, Arc::make_mut(&mut result.outputs), true)),
         Input::Partial(id, partial) => Some((*id, &mut partial.outputs, false)),
         _ => None,
     }

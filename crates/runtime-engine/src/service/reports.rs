@@ -75,7 +75,7 @@ fn input_of(report: StepReport<RawOutputs>) -> Result<Input, RpcError> {
         (ReportBody::Partial(partial), _) => Input::Partial(id, partial),
         (ReportBody::Result(result), digest) => {
             let digest = digest.unwrap_or_else(|| result.digest());
-            Input::Result(id, result, digest)
+            Input::Result(id, result.shared(), digest)
         }
     })
 }

@@ -340,7 +340,7 @@ impl World {
             _ => StepResult::ok(outputs(&json!({"o": 1, "continueLoop": self.chance.percent(50)}))),
         };
         let digest = result.digest();
-        self.send(&Message::Say(Input::Result(id, result, digest)));
+        self.send(&Message::Say(Input::Result(id, result.shared(), digest)));
     }
 
     /// A report that is lost on its way, or whose answer is, comes again.

@@ -164,7 +164,7 @@ impl Stage {
 
     pub(super) fn result(&mut self, id: ExecutionId, result: StepResult) -> ReportOutcome {
         let digest = result.digest();
-        self.decide(Input::Result(id, result, digest))
+        self.decide(Input::Result(id, result.shared(), digest))
     }
 
     /// A person answers.
