@@ -197,8 +197,7 @@ impl Binding {
         if let Some(api) = self.plan.api.as_ref().filter(|api| api.http_port != 0) {
             let address = SocketAddr::new(api.bind, api.http_port);
             let is_https = api.tls.is_some();
-            settings.api_url =
-                Listening { service: ServiceName::Api, door: "http", address, is_https }.url();
+            settings.api_url = Listening { service: ServiceName::Api, door: "http", address, is_https }.url();
         }
         let is_https = settings.http_tls.is_some();
         let service =
