@@ -3,7 +3,7 @@
 mod outputs;
 mod read;
 
-pub use outputs::{Outputs, RawOutputs};
+pub use outputs::{OutputsForm, RawOutputs};
 pub use read::{check_report, read_report, reply_is_result};
 
 use crate::{
@@ -19,7 +19,7 @@ pub type Values = IndexMap<String, Json>;
 /// outputs apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+#[serde(bound(serialize = "O: OutputsForm", deserialize = "O: OutputsForm"))]
 pub struct StepReport<O = Values> {
     /// The attempt.
     pub execution_id: ExecutionId,
@@ -70,7 +70,7 @@ impl<O> StepReport<O> {
 /// What a report says. Adjacently tagged with the tag first, so that payloads stay raw text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "value", rename_all = "snake_case")]
-#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+#[serde(bound(serialize = "O: OutputsForm", deserialize = "O: OutputsForm"))]
 pub enum ReportBody<O = Values> {
     /// Work has begun.
     Ack(Ack),
@@ -113,7 +113,7 @@ pub struct Heartbeat {
 /// Outputs before the end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+#[serde(bound(serialize = "O: OutputsForm", deserialize = "O: OutputsForm"))]
 pub struct Partial<O = Values> {
     /// Counts up per attempt; a number that was seen before is a duplicate.
     pub sequence: u64,
@@ -125,12 +125,12 @@ pub struct Partial<O = Values> {
 /// Work has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+#[serde(bound(serialize = "O: OutputsForm", deserialize = "O: OutputsForm"))]
 pub struct StepResult<O = Values> {
     /// How it ended.
     pub status: StepStatus,
     /// Values by output name; keys beyond the declared outputs are kept and produce nothing.
-    #[serde(default, skip_serializing_if = "Outputs::are_none")]
+    #[serde(default, skip_serializing_if = "OutputsForm::are_none")]
     pub outputs: O,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,7 +184,7 @@ impl StepError {
     }
 }
 
-impl<O: Outputs> StepResult<O> {
+impl<O: OutputsForm> StepResult<O> {
     /// A success.
     pub fn ok(outputs: O) -> Self {
         Self { status: StepStatus::Ok, outputs, error: None, traceparent: None, tracestate: None }
@@ -303,7 +303,7 @@ pub enum ReportKind {
 
 /// `runtime.step_reports`: a batch, answered item by item in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(bound(serialize = "O: Outputs", deserialize = "O: Outputs"))]
+#[serde(bound(serialize = "O: OutputsForm", deserialize = "O: OutputsForm"))]
 pub struct StepReports<O = Values> {
     /// The reports.
     pub reports: Vec<StepReport<O>>,

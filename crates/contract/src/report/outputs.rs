@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use std::{borrow::Cow, sync::Arc};
 
 /// What a report can hold its outputs as.
-pub trait Outputs: Default + Serialize + for<'de> Deserialize<'de> {
+pub trait OutputsForm: Default + Serialize + for<'de> Deserialize<'de> {
     /// Is there no output?
     fn are_none(&self) -> bool;
 
@@ -15,7 +15,7 @@ pub trait Outputs: Default + Serialize + for<'de> Deserialize<'de> {
     fn text(&self) -> Cow<'_, str>;
 }
 
-impl Outputs for Values {
+impl OutputsForm for Values {
     fn are_none(&self) -> bool {
         self.is_empty()
     }
@@ -23,17 +23,6 @@ impl Outputs for Values {
     fn text(&self) -> Cow<'_, str> {
         // Its keys are strings and its values are JSON: it always serialises.
         Cow::Owned(serde_json::to_string(self).unwrap_or_default())
-    }
-}
-
-/// Values that several hold.
-impl Outputs for Arc<Values> {
-    fn are_none(&self) -> bool {
-        self.is_empty()
-    }
-
-    fn text(&self) -> Cow<'_, str> {
-        Values::text(self)
     }
 }
 
@@ -66,7 +55,7 @@ impl Default for RawOutputs {
     }
 }
 
-impl Outputs for RawOutputs {
+impl OutputsForm for RawOutputs {
     fn are_none(&self) -> bool {
         self.text().trim_matches(['{', '}', ' ', '\n', '\r', '\t']).is_empty()
     }

@@ -77,7 +77,6 @@ struct Row {
 
 /// What is under way.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "a few dozen exist at a time")]
 enum Message {
     /// Queue to control plane.
     Hint(ExecutionId),

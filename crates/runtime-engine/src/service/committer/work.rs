@@ -42,7 +42,6 @@ pub(crate) struct Item {
 
 /// What is asked of a run.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are inputs")]
 pub(super) enum Ask {
     /// Something happened.
     Input(Input),
