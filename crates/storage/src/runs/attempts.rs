@@ -134,7 +134,7 @@ impl TryFrom<Row> for OutstandingAttempt {
 }
 
 /// The most ids in one statement: a power of two (see [`padded`]).
-const CHUNK: usize = 512;
+pub(super) const CHUNK: usize = 512;
 /// The most attempts that one sweep takes.
 const MAX_DUE: u32 = 512;
 
@@ -250,13 +250,9 @@ impl Runs {
             found.extend(rows);
         }
         // Of those that have ended reports come only when a reporter did not hear the answer to its last.
-        for id in attempts {
-            if !found.contains_key(&id.0)
-                && let Some((run_id, _)) = self.scheduled(*id).await?
-            {
-                found.insert(id.0, run_id.0);
-            }
-        }
+        let ended: Vec<ExecutionId> =
+            attempts.iter().filter(|id| !found.contains_key(&id.0)).copied().collect();
+        found.extend(self.scheduled_all(&ended).await?.into_iter().map(|(id, run_id)| (id.0, run_id.0)));
         Ok(attempts.iter().map(|id| found.get(&id.0).copied().map(RunId)).collect())
     }
 
@@ -287,7 +283,7 @@ impl Runs {
 
 /// The ids, filled up to a power of two by repeating the last: a handful of statement texts serve
 /// all lengths, so that their prepared statements are found again.
-fn padded<T>(ids: &[T]) -> impl Iterator<Item = &T> {
+pub(super) fn padded<T>(ids: &[T]) -> impl Iterator<Item = &T> {
     let fill = ids.len().next_power_of_two() - ids.len();
     ids.iter().chain(ids.last().into_iter().cycle().take(fill))
 }

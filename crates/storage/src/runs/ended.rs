@@ -1,13 +1,18 @@
 //! Attempts that have ended. They have no rows: an attempt's id ends as the id of its run does, which
 //! gives the few runs that it can belong to, and the run's history says whether it does.
 
-use super::Runs;
+use super::{
+    Runs,
+    attempts::{CHUNK, padded},
+};
 use crate::{
     db::{Db, read},
     error::Result,
 };
 use contract::{ExecutionId, Json, NodePath, RunId};
 use serde::Deserialize;
+use sqlx::QueryBuilder;
+use std::collections::HashSet;
 use uuid::Uuid;
 
 /// Where the common end of the ids begins: their last four bytes, which are random in both.
@@ -29,7 +34,43 @@ const SCHEDULED: [&str; 2] = [
      WHERE lower(hex(substr(r.run_id, 13))) = $1 AND e.kind = 'step_scheduled' AND e.body LIKE $2 LIMIT 1",
 ];
 
+/// The common ends that some run has, of those asked for.
+const TAILS: [&str; 2] = [
+    "SELECT right(run_id::text, 8) FROM runs WHERE right(run_id::text, 8) IN (",
+    "SELECT lower(hex(substr(run_id, 13))) FROM runs WHERE lower(hex(substr(run_id, 13))) IN (",
+];
+
+/// The end of an id that it has in common with others.
+fn tail(id: Uuid) -> String {
+    id.as_bytes()[TAIL..].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Runs {
+    /// The runs of attempts, from the history. Ids that no run can have cost one query together.
+    pub(super) async fn scheduled_all(&self, attempts: &[ExecutionId]) -> Result<Vec<(ExecutionId, RunId)>> {
+        let sql = match &self.db {
+            Db::Pg(_) => TAILS[0],
+            Db::Lite { .. } => TAILS[1],
+        };
+        let mut found = Vec::new();
+        for chunk in attempts.chunks(CHUNK) {
+            let known: Vec<String> = read!(&self.db, |c| {
+                let mut query = QueryBuilder::new(sql);
+                let mut list = query.separated(", ");
+                for id in padded(chunk) {
+                    list.push_bind(tail(id.0));
+                }
+                query.push(")");
+                Ok(query.build_query_scalar().fetch_all(c).await?)
+            })?;
+            let known: HashSet<String> = known.into_iter().collect();
+            for id in chunk.iter().filter(|id| known.contains(&tail(id.0))) {
+                found.extend(self.scheduled(*id).await?.map(|(run_id, _)| (*id, run_id)));
+            }
+        }
+        Ok(found)
+    }
+
     /// The run and the node of an attempt, from the history.
     pub(super) async fn scheduled(&self, execution_id: ExecutionId) -> Result<Option<(RunId, NodePath)>> {
         #[derive(Deserialize)]
@@ -45,8 +86,7 @@ impl Runs {
             Db::Pg(_) => SCHEDULED[0],
             Db::Lite { .. } => SCHEDULED[1],
         };
-        let tail: String =
-            execution_id.0.as_bytes()[TAIL..].iter().map(|byte| format!("{byte:02x}")).collect();
+        let tail = tail(execution_id.0);
         let names_it = format!("%\"executionId\":\"{execution_id}\"%");
         let found: Option<(Uuid, String)> = read!(&self.db, |c| {
             Ok(sqlx::query_as(sql).bind(&tail).bind(&names_it).fetch_optional(c).await?)
@@ -59,7 +99,8 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
+    use crate::open;
+    use sqlx::AssertSqlSafe;
 
     #[test]
     fn ids_of_attempts_end_as_their_run_does_and_differ() {
@@ -68,5 +109,29 @@ mod tests {
         assert_eq!(ids.len(), 10_000);
         assert!(ids.iter().all(|id| id.0.as_bytes()[TAIL..] == run_id.0.as_bytes()[TAIL..]));
         assert!(ids.iter().all(|id| id.0.get_version_num() == 7));
+    }
+
+    #[tokio::test]
+    async fn runs_are_found_by_the_index_over_the_ends_of_their_ids() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite://{}/a.db", folder.path().display());
+        let Db::Lite { write, .. } = open::open(&url, 1).await.unwrap() else { panic!("not SQLite") };
+        for sql in [SCHEDULED[1].to_owned(), format!("{}'00000000', '00000001')", TAILS[1])] {
+            let explain = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
+            let lines: Vec<(i64, i64, i64, String)> =
+                sqlx::query_as(explain).fetch_all(&write).await.unwrap();
+            assert!(lines.iter().any(|(.., line)| line.contains("runs_by_tail")), "{lines:?}");
+        }
+        write.close().await;
+        let Some(server) = testkit::server_url("TEST_DATABASE_URL") else { return };
+        let url = testkit::fresh_database(&server).await.unwrap();
+        let Db::Pg(pool) = open::open(&url, 1).await.unwrap() else { panic!("not PostgreSQL") };
+        let scheduled = SCHEDULED[0].replace("$1", "'00000000'").replace("$2", "'%x%'");
+        for sql in [scheduled, format!("{}'00000000', '00000001')", TAILS[0])] {
+            let explain = AssertSqlSafe(format!("EXPLAIN {sql}"));
+            let lines: Vec<String> = sqlx::query_scalar(explain).fetch_all(&pool).await.unwrap();
+            assert!(lines.iter().any(|line| line.contains("runs_by_tail")), "{lines:?}");
+        }
+        pool.close().await;
     }
 }
