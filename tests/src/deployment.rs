@@ -175,10 +175,10 @@ impl Deployment {
         testkit::memory::holds(process.pid(), bytes).expect("the memory of a child can be read")
     }
 
-    /// What a service has printed so far.
-    pub fn log(&self, service: &str) -> String {
-        let lines = self.processes.get(service).map(Process::lines).unwrap_or_default();
-        lines.into_iter().map(|line| line.text + "\n").collect()
+    /// Waits until a service has printed a line with this text.
+    pub async fn prints(&self, service: &str, text: &str) {
+        let process = self.processes.get(service).expect("the service runs");
+        process.wait_for_line(text, START).await.expect("the line is printed");
     }
 }
 
