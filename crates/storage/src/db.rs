@@ -1,6 +1,6 @@
 //! The two databases behind one name, and the four ways to use them. A statement is written once and
 //! compiled for both; `$1` placeholders, `ON CONFLICT`, `RETURNING` and partial indexes are the same
-//! in both. The few texts that must differ are visible pairs (`match dialect`), and only those.
+//! in both. The few texts that must differ are visible pairs ([`Db::of_dialect`]), and only those.
 
 use crate::error::{Error, Result, Verdict, verdict};
 use contract::Millis;
@@ -249,28 +249,27 @@ const PG_CLOCK: &str = "(extract(epoch FROM statement_timestamp()) * 1000)::bigi
 const LITE_CLOCK: &str = "CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER)";
 
 impl Db {
+    /// The text of the dialect, of a pair for PostgreSQL and SQLite.
+    pub(crate) fn of_dialect(&self, [pg, lite]: [&'static str; 2]) -> &'static str {
+        match self {
+            Self::Pg(_) => pg,
+            Self::Lite { .. } => lite,
+        }
+    }
+
     /// The clock expression of the dialect.
     pub(crate) fn clock(&self) -> &'static str {
-        match self {
-            Self::Pg(_) => PG_CLOCK,
-            Self::Lite { .. } => LITE_CLOCK,
-        }
+        self.of_dialect([PG_CLOCK, LITE_CLOCK])
     }
 
     /// What a `SELECT` ends with that takes rows nobody else is taking. SQLite has one writer.
     pub(crate) fn skip_locked(&self) -> &'static str {
-        match self {
-            Self::Pg(_) => " FOR UPDATE SKIP LOCKED",
-            Self::Lite { .. } => "",
-        }
+        self.of_dialect([" FOR UPDATE SKIP LOCKED", ""])
     }
 
     /// What a `SELECT` ends with that keeps its rows for this transaction. SQLite has one writer.
     pub(crate) fn locked(&self) -> &'static str {
-        match self {
-            Self::Pg(_) => " FOR UPDATE",
-            Self::Lite { .. } => "",
-        }
+        self.of_dialect([" FOR UPDATE", ""])
     }
 
     /// The time by the database's clock.

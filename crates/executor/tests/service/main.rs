@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
 
+mod capacity;
 mod files;
 mod http;
 mod secrets;

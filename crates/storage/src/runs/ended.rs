@@ -5,11 +5,8 @@ use super::{
     Runs,
     attempts::{CHUNK, padded},
 };
-use crate::{
-    db::{Db, read},
-    error::Result,
-};
-use contract::{ExecutionId, Json, NodePath, RunId};
+use crate::{db::read, error::Result};
+use contract::{ExecutionId, NodePath, RunId};
 use serde::Deserialize;
 use sqlx::QueryBuilder;
 use std::collections::HashSet;
@@ -48,10 +45,7 @@ fn tail(id: Uuid) -> String {
 impl Runs {
     /// The runs of attempts, from the history. Ids that no run can have cost one query together.
     pub(super) async fn scheduled_all(&self, attempts: &[ExecutionId]) -> Result<Vec<(ExecutionId, RunId)>> {
-        let sql = match &self.db {
-            Db::Pg(_) => TAILS[0],
-            Db::Lite { .. } => TAILS[1],
-        };
+        let sql = self.db.of_dialect(TAILS);
         let mut found = Vec::new();
         for chunk in attempts.chunks(CHUNK) {
             let known: Vec<String> = read!(&self.db, |c| {
@@ -82,24 +76,21 @@ impl Runs {
         struct Data {
             node_path: NodePath,
         }
-        let sql = match &self.db {
-            Db::Pg(_) => SCHEDULED[0],
-            Db::Lite { .. } => SCHEDULED[1],
-        };
+        let sql = self.db.of_dialect(SCHEDULED);
         let tail = tail(execution_id.0);
         let names_it = format!("%\"executionId\":\"{execution_id}\"%");
         let found: Option<(Uuid, String)> = read!(&self.db, |c| {
             Ok(sqlx::query_as(sql).bind(&tail).bind(&names_it).fetch_optional(c).await?)
         })?;
-        let node = |body: String| Json::parse(body).ok()?.read::<Body>().ok().map(|body| body.data.node_path);
-        Ok(found.and_then(|(run_id, body)| Some((RunId(run_id), node(body)?))))
+        let node = |body: &str| serde_json::from_str::<Body>(body).ok().map(|body| body.data.node_path);
+        Ok(found.and_then(|(run_id, body)| Some((RunId(run_id), node(&body)?))))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::open;
+    use crate::{db::Db, open};
     use sqlx::AssertSqlSafe;
 
     #[test]

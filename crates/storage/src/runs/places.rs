@@ -6,10 +6,7 @@
 //! of an attempt costs nothing, and a plugin without a limit is never asked about.
 
 use super::Runs;
-use crate::{
-    db::{Db, in_tx},
-    error::Result,
-};
+use crate::{db::in_tx, error::Result};
 use contract::{ExecutionId, Millis, RunId};
 use sqlx::QueryBuilder;
 use std::{collections::HashSet, time::Duration};
@@ -91,10 +88,7 @@ impl Runs {
         delivery: Duration,
     ) -> Result<PlaceClaims> {
         let (clock, delivery) = (self.db.clock(), Millis(0).plus(delivery).0);
-        let limit = match &self.db {
-            Db::Pg(_) => LIMIT[0],
-            Db::Lite { .. } => LIMIT[1],
-        };
+        let limit = self.db.of_dialect(LIMIT);
         let (granted, waiting, holders) = in_tx!(&self.db, |c| {
             let most: Option<Option<i64>> =
                 sqlx::query_scalar(limit).bind(plugin_id).fetch_optional(&mut *c).await?;

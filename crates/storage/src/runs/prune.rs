@@ -8,7 +8,7 @@
 
 use super::Runs;
 use crate::{
-    db::{Db, in_tx, read, write},
+    db::{in_tx, read, write},
     error::{Error, Result},
     rows,
 };
@@ -167,10 +167,7 @@ impl Runs {
 
     /// Deletes about `most` events of pruned runs; false: none are left.
     pub async fn drop_events(&self, most: u32) -> Result<bool> {
-        let to_empty = match &self.db {
-            Db::Pg(_) => TO_EMPTY[0],
-            Db::Lite { .. } => TO_EMPTY[1],
-        };
+        let to_empty = self.db.of_dialect(TO_EMPTY);
         in_tx!(&self.db, |c| {
             let listed: Vec<(Uuid, i64)> =
                 sqlx::query_as(to_empty).bind(RUNS_AT_ONCE).fetch_all(&mut *c).await?;

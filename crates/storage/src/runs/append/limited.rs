@@ -129,10 +129,7 @@ macro_rules! enter {
 /// Creates the limited runs of a batch and writes the answers to their places.
 pub(super) async fn create(db: &Db, batch: &[Append], answers: &mut [Appended]) -> Result<()> {
     let by_process = by_process(batch);
-    let book = match db {
-        Db::Pg(_) => BOOK[0],
-        Db::Lite { .. } => BOOK[1],
-    };
+    let book = db.of_dialect(BOOK);
     let told: Vec<(usize, Appended)> = in_tx!(db, |c| {
         let mut told = Vec::new();
         // In the order of the processes: everybody locks in the same order.

@@ -1,11 +1,9 @@
 //! How much an executor takes from its lane.
 
-#![allow(clippy::unwrap_used, reason = "tests: a failed unwrap is a failed test")]
-
+use crate::stage::template;
 use contract::{
-    ExecutionId, Json, NodePath, ProcessId, RunId, builtin, pattern,
+    ExecutionId, pattern,
     report::{ReportBody, ReportKind, read_report},
-    task::Task,
 };
 use executor::{Service, Settings};
 use plugin_sdk::reporter::ReporterSettings;
@@ -15,7 +13,6 @@ use serde_json::json;
 use std::{sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 use wire::{Handler, Reply, Request, Server, ServerConfig};
 
 /// A control plane that answers an ack when there is leave to.
@@ -40,27 +37,6 @@ impl Handler for ControlPlane {
     }
 }
 
-fn task() -> Task {
-    Task {
-        run_id: RunId(Uuid::now_v7()),
-        execution_id: ExecutionId(Uuid::now_v7()),
-        node_id: "n".into(),
-        node_path: NodePath::root("n"),
-        node_type: builtin::TEMPLATE.into(),
-        attempt: 1,
-        inputs: Json::from(json!({"template": "text"})).read().unwrap(),
-        secrets: Vec::new(),
-        outputs: vec!["text".into()],
-        workspace_id: "default".into(),
-        user_id: "local".into(),
-        diagram_id: ProcessId(Uuid::nil()),
-        publication_id: None,
-        timeout_ms: 60_000,
-        traceparent: None,
-        tracestate: None,
-    }
-}
-
 #[tokio::test]
 async fn an_executor_takes_as_many_tasks_as_it_has_room_for_and_leaves_the_others_on_the_lane() {
     const ROOM: usize = 2;
@@ -74,7 +50,7 @@ async fn an_executor_takes_as_many_tasks_as_it_has_room_for_and_leaves_the_other
     tokio::spawn(server.run(CancellationToken::new(), CancellationToken::new()));
 
     let queue = Queue::in_process();
-    let items = (0..TASKS).map(|_| serde_json::to_string(&task()).unwrap()).collect();
+    let items = (0..TASKS).map(|_| serde_json::to_string(&template()).unwrap()).collect();
     queue.push(Lane::Executor, items).await.unwrap();
     let settings = Settings {
         concurrency: ROOM,
