@@ -37,7 +37,8 @@ const NO_MORE_ROUNDS: Duration = Duration::from_secs(75);
 /// Everything together takes less.
 const LIMIT: Duration = Duration::from_secs(240);
 
-#[tokio::main]
+// One thread: the load generator shares the processors with what it measures.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
