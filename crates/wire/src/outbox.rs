@@ -17,7 +17,10 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::sync::{Notify, watch};
+use tokio::{
+    sync::{Notify, watch},
+    task::yield_now,
+};
 use tokio_util::sync::CancellationToken;
 
 /// Frames below this size are gathered into one buffer; larger ones are not copied, nor are secret ones.
@@ -177,6 +180,8 @@ impl Outbox {
                 }
             }
             self.wake.notified().await;
+            // Whoever is ready to run may have something to say too: one write carries it all.
+            yield_now().await;
         }
     }
 
