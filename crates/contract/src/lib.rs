@@ -9,6 +9,7 @@ pub mod canonical;
 pub mod catalogue;
 pub mod check;
 pub mod diff;
+pub mod engine;
 pub mod error;
 pub mod file;
 pub mod ids;

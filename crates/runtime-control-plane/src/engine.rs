@@ -1,13 +1,16 @@
-//! The engine's RPC as the control plane uses it (protocol section 5).
+//! The engine as the control plane uses it: its RPC (protocol section 5), or the engine itself where both
+//! are in one process.
 
 use crate::Settings;
 use contract::{
-    ErrorCode, Json, RpcError, pattern,
-    report::{RawOutputs, ReportOutcome, StepReport, StepReportOutcomes},
+    ErrorCode, Json, RpcError,
+    engine::NearEngine,
+    pattern,
+    report::{DispatchOutcome, RawOutputs, ReportOutcome, StepReport, StepReportOutcomes},
 };
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use wire::{CallError, Client, ClientConfig};
 
 /// What the envelope of a batch adds to the largest report.
@@ -25,6 +28,7 @@ const METRICS_DEADLINE: Duration = Duration::from_secs(5);
 /// The engine.
 #[derive(Debug)]
 pub(crate) struct Engine {
+    near: Option<Arc<dyn NearEngine>>,
     client: Client,
     token: Option<SecretString>,
     deadline: Duration,
@@ -41,7 +45,7 @@ struct Reports<'a> {
 struct Outcomes<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
-    outcomes: &'a [Json],
+    outcomes: &'a [DispatchOutcome],
 }
 
 #[derive(Serialize)]
@@ -51,7 +55,7 @@ struct Bare<'a> {
 }
 
 impl Engine {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, near: Option<Arc<dyn NearEngine>>) -> Self {
         let config = ClientConfig {
             connections: CONNECTIONS,
             max_frame_bytes: settings.max_frame_bytes.saturating_add(ENVELOPE_BYTES),
@@ -60,25 +64,36 @@ impl Engine {
             ..ClientConfig::default()
         };
         let client = Client::new(settings.engine.host.clone(), settings.engine.port, config);
-        Self { client, token: settings.engine_token.clone(), deadline: settings.report_timeout }
+        Self { near, client, token: settings.engine_token.clone(), deadline: settings.report_timeout }
     }
 
     fn token(&self) -> Option<&str> {
         self.token.as_ref().map(ExposeSecret::expose_secret)
     }
 
+    /// Is it in this process? Then calls cost nothing, and gathering them is left to its committers.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near.is_some()
+    }
+
     /// Hands reports over; the answers are in their order. A batch that got no answer is
     /// `engine_unavailable` for each of its reports.
     pub(crate) async fn step_reports(&self, reports: Vec<StepReport<RawOutputs>>) -> Vec<ReportOutcome> {
+        if let Some(near) = &self.near {
+            return near.step_reports(reports).await;
+        }
         let data = Reports { token: self.token(), reports: &reports };
         let bytes = reports.iter().map(StepReport::expected_bytes).sum();
         self.batch(pattern::RUNTIME_STEP_REPORTS.name, &data, (reports.len(), bytes)).await
     }
 
     /// Tells how dispatches ended; the answers are in their order, as of [`Self::step_reports`].
-    pub(crate) async fn dispatch_outcomes(&self, outcomes: Vec<Json>) -> Vec<ReportOutcome> {
+    pub(crate) async fn dispatch_outcomes(&self, outcomes: Vec<DispatchOutcome>) -> Vec<ReportOutcome> {
+        if let Some(near) = &self.near {
+            return near.dispatch_outcomes(outcomes).await;
+        }
         let data = Outcomes { token: self.token(), outcomes: &outcomes };
-        let bytes = outcomes.iter().map(|outcome| outcome.text().len() + 1).sum();
+        let bytes = outcomes.iter().map(DispatchOutcome::expected_bytes).sum();
         self.batch(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data, (outcomes.len(), bytes)).await
     }
 

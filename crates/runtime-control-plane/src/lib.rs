@@ -24,5 +24,5 @@ mod settings;
 mod tcp;
 
 pub use error::Error;
-pub use service::Service;
+pub use service::{Deps, Service};
 pub use settings::{DispatchLimits, PluginsDefault, Settings};

@@ -13,6 +13,7 @@ use crate::{
     secrets::Secrets,
     tcp::TcpDoor,
 };
+use contract::engine::NearEngine;
 use queue::{Queue, Topic};
 use run_files::RunFiles;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -21,6 +22,17 @@ use tokio_util::sync::CancellationToken;
 
 /// The last part of a stop is for the doors: reports under way are answered.
 const LAST_PART: u32 = 6;
+
+/// What the control plane works with.
+#[derive(Clone, Debug)]
+pub struct Deps {
+    /// The database: catalogue and claims.
+    pub storage: Storage,
+    /// Lanes and notices.
+    pub queue: Queue,
+    /// The engine, when it is in this process; otherwise it is called at [`Settings::engine`].
+    pub engine: Option<Arc<dyn NearEngine>>,
+}
 
 /// Everything bound, nothing running.
 #[derive(Debug)]
@@ -49,11 +61,12 @@ impl Service {
     ///
     /// # Errors
     /// A door that cannot be opened, or a missing key.
-    pub async fn bind(settings: Settings, storage: Storage, queue: Queue) -> Result<Self, Error> {
+    pub async fn bind(settings: Settings, deps: Deps) -> Result<Self, Error> {
+        let Deps { storage, queue, engine } = deps;
         let metrics = Arc::new(Metrics::new());
         let access = Arc::new(Access::new(&settings, Arc::clone(&metrics))?);
         let stops = Stops::default();
-        let engine = Arc::new(Engine::new(&settings));
+        let engine = Arc::new(Engine::new(&settings, engine));
         let reports = Arc::new(Reports::start(
             Arc::clone(&engine),
             settings.max_frame_bytes,

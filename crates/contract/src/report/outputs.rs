@@ -1,6 +1,6 @@
 //! The outputs in a report, taken apart or not: a door checks and hands on, only the engine looks inside.
 
-use super::{ReportBody, StepReport, StepResult, Values};
+use super::{DispatchOutcome, Dispatched, ReportBody, StepError, StepReport, StepResult, Values};
 use crate::{Json, RpcError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::value::RawValue;
@@ -95,6 +95,26 @@ impl StepResult {
     }
 }
 
+impl StepError {
+    /// About the bytes that it takes on the wire.
+    fn expected_bytes(&self) -> usize {
+        self.message.len() + self.details.as_ref().map_or(0, |details| details.text().len())
+    }
+}
+
+impl DispatchOutcome {
+    /// About the bytes that it takes on the wire.
+    pub fn expected_bytes(&self) -> usize {
+        // Two ids, the kind and the code.
+        const AROUND: usize = 256;
+        AROUND
+            + match &self.outcome {
+                Dispatched::Delivered { .. } => 0,
+                Dispatched::Failed(error) | Dispatched::Refused(error) => error.expected_bytes(),
+            }
+    }
+}
+
 impl StepReport<RawOutputs> {
     /// About the bytes of its JSON, a little more rather than less.
     pub fn expected_bytes(&self) -> usize {
@@ -105,10 +125,8 @@ impl StepReport<RawOutputs> {
             ReportBody::Heartbeat(heartbeat) => heartbeat.message.as_ref().map_or(0, String::len),
             ReportBody::Partial(partial) => partial.outputs.0.text().len(),
             ReportBody::Result(result) => {
-                let error = result.error.as_ref();
-                let details =
-                    error.and_then(|error| error.details.as_ref()).map_or(0, |json| json.text().len());
-                result.outputs.0.text().len() + error.map_or(0, |error| error.message.len()) + details
+                let error = result.error.as_ref().map_or(0, StepError::expected_bytes);
+                result.outputs.0.text().len() + error
             }
         };
         AROUND + payload

@@ -7,11 +7,13 @@ use super::{
 };
 use crate::services::ServiceName;
 use anyhow::Context;
+use contract::engine::NearEngine;
 use queue::Queue;
 use std::{
     fs::DirBuilder,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
+    sync::Arc,
 };
 use storage::Storage;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +28,7 @@ const MASTER_KEY_FILE: &str = "secret-master.key";
 pub(crate) async fn bind(plan: Plan) -> anyhow::Result<Platform> {
     crate::descriptors::raise_limit();
     let shared = Shared::open(&plan).await?;
-    let mut binding = Binding { plan, shared, units: Vec::new(), listening: Vec::new() };
+    let mut binding = Binding { plan, shared, units: Vec::new(), listening: Vec::new(), near_engine: None };
     for service in ServiceName::ALL {
         binding.bind(service).await.with_context(|| format!("{service} cannot start"))?;
     }
@@ -94,6 +96,7 @@ struct Binding {
     shared: Shared,
     units: Vec<Unit>,
     listening: Vec<Listening>,
+    near_engine: Option<Arc<dyn NearEngine>>,
 }
 
 impl Binding {
@@ -118,6 +121,7 @@ impl Binding {
         let stop = CancellationToken::new();
         let engine = runtime_engine::start(settings, deps, stop.clone()).await?;
         let address = self.listens(ServiceName::RuntimeEngine, "tcp", engine.local_addr());
+        self.near_engine = Some(engine.near());
         self.units.push(Unit::new(ServiceName::RuntimeEngine, stop, async move { Ok(engine.run().await?) }));
         if let Some(control_plane) = &mut self.plan.control_plane {
             control_plane.engine = address.endpoint();
@@ -200,9 +204,12 @@ impl Binding {
             settings.api_url = Listening { service: ServiceName::Api, door: "http", address, is_https }.url();
         }
         let is_https = settings.http_tls.is_some();
-        let service =
-            runtime_control_plane::Service::bind(settings, self.shared.storage()?, self.shared.queue()?)
-                .await?;
+        let deps = runtime_control_plane::Deps {
+            storage: self.shared.storage()?,
+            queue: self.shared.queue()?,
+            engine: self.near_engine.clone(),
+        };
+        let service = runtime_control_plane::Service::bind(settings, deps).await?;
         self.listen_all(ServiceName::RuntimeControlPlane, service.addresses());
         self.speaks_https(ServiceName::RuntimeControlPlane, "http", is_https);
         self.run(

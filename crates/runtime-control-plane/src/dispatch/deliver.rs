@@ -210,13 +210,9 @@ impl Dispatcher {
             "dispatch ended"
         );
         let outcome = DispatchOutcome { execution_id: attempt.execution_id, run_id: attempt.run_id, outcome };
-        // Ids and an error always serialise.
-        let outcome = Json::of(&outcome).unwrap_or_default();
         let mut tries = 0;
         // No answer at all: the batcher has ended, and with it the dispatcher.
-        while let Some(ReportOutcome::Err(error)) =
-            self.outcomes.submit(outcome.clone(), outcome.text().len()).await
-        {
+        while let Some(ReportOutcome::Err(error)) = self.hand_over(outcome.clone()).await {
             // Superseded or ended: it needs not know any more.
             if !error.retryable || !retry::pause(tries, &self.stops.cut).await {
                 tracing::debug!(
@@ -229,6 +225,14 @@ impl Dispatcher {
             }
             tries = tries.saturating_add(1);
         }
+    }
+
+    async fn hand_over(&self, outcome: DispatchOutcome) -> Option<ReportOutcome> {
+        if self.engine.is_near() {
+            return self.engine.dispatch_outcomes(vec![outcome]).await.pop();
+        }
+        let bytes = outcome.expected_bytes();
+        self.outcomes.submit(outcome, bytes).await
     }
 
     /// Moves a delivered task out of the window.

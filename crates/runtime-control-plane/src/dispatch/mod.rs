@@ -23,7 +23,11 @@ use crate::{
     retry,
     secrets::Secrets,
 };
-use contract::{ExecutionId, Json, RunId, report::ReportOutcome, task::Task};
+use contract::{
+    ExecutionId, RunId,
+    report::{DispatchOutcome, ReportOutcome},
+    task::Task,
+};
 use endpoints::Endpoints;
 use places::Places;
 use queue::{Lane, Queue};
@@ -80,7 +84,8 @@ pub(crate) struct Dispatcher {
     endpoints: Endpoints,
     reports: Arc<Reports>,
     claims: Batcher<ExecutionId, bool>,
-    outcomes: Batcher<Json, ReportOutcome>,
+    engine: Arc<Engine>,
+    outcomes: Batcher<DispatchOutcome, ReportOutcome>,
     places: Places,
     listeners: Arc<Semaphore>,
     metrics: Arc<Metrics>,
@@ -131,7 +136,8 @@ impl Dispatcher {
             files_url: format!("{}/files", settings.api_url),
             endpoints: Endpoints::new(config),
             reports,
-            outcomes: outcomes(engine, settings.max_frame_bytes),
+            outcomes: outcomes(Arc::clone(&engine), settings.max_frame_bytes),
+            engine,
             claims: claims(storage, claim_for),
             places: Places::new(storage, claim_for, &limits),
             listeners: Arc::new(Semaphore::new(limits.listening.min(Semaphore::MAX_PERMITS))),
@@ -279,7 +285,7 @@ fn claims(storage: &Storage, delivery: Duration) -> Batcher<ExecutionId, bool> {
 }
 
 /// Tells the engine how dispatches ended, many in one call.
-fn outcomes(engine: Arc<Engine>, max_frame_bytes: usize) -> Batcher<Json, ReportOutcome> {
+fn outcomes(engine: Arc<Engine>, max_frame_bytes: usize) -> Batcher<DispatchOutcome, ReportOutcome> {
     let limits = BatchLimits { bytes: max_frame_bytes, ..OUTCOMES };
     Batcher::start(limits, move |outcomes| {
         let engine = Arc::clone(&engine);

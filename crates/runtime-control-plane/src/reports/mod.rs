@@ -61,6 +61,7 @@ type Report = StepReport<RawOutputs>;
 /// The report core.
 #[derive(Debug)]
 pub(crate) struct Reports {
+    engine: Arc<Engine>,
     batcher: Batcher<Report, ReportOutcome>,
     deadline: Duration,
     metrics: Arc<Metrics>,
@@ -83,11 +84,12 @@ impl Reports {
             pipelined: BATCHES,
             waiting: WAITING,
         };
+        let batches = Arc::clone(&engine);
         let batcher = Batcher::start(limits, move |reports| {
-            let engine = Arc::clone(&engine);
+            let engine = Arc::clone(&batches);
             async move { engine.step_reports(reports).await }
         });
-        Self { batcher, deadline, metrics, stop }
+        Self { engine, batcher, deadline, metrics, stop }
     }
 
     /// Takes the body of a report whose access and size are judged already. `trace` is the W3C trace
@@ -164,12 +166,20 @@ impl Reports {
     async fn hand_over(&self, report: &Report) -> ReportOutcome {
         let (report, bytes) = (report.clone(), report.expected_bytes());
         let _waits = Counted::new(&self.metrics);
-        let answered = tokio::time::timeout(self.deadline, self.batcher.submit(report, bytes)).await;
+        let answered = tokio::time::timeout(self.deadline, self.submit(report, bytes)).await;
         answered.ok().flatten().unwrap_or_else(|| {
             let text =
                 format!("the engine has not answered within {} ms; try again", self.deadline.as_millis());
             ReportOutcome::Err(RpcError::new(ErrorCode::EngineUnavailable, text))
         })
+    }
+
+    async fn submit(&self, report: Report, bytes: usize) -> Option<ReportOutcome> {
+        // Reports that name no run are looked up, many with one query.
+        if self.engine.is_near() && report.run_id.is_some() {
+            return self.engine.step_reports(vec![report]).await.pop();
+        }
+        self.batcher.submit(report, bytes).await
     }
 
     /// Puts a report on record; `about` is what could be read of it.

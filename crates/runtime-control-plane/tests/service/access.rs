@@ -136,7 +136,7 @@ async fn without_a_key_the_service_starts_only_on_a_machine_of_ones_own() {
     world.tcp().request("step_ack", &data(&body), PATIENCE).await.unwrap();
     let mut settings = crate::world::settings();
     settings.key = None;
-    let refused = Service::bind(settings, world.storage.clone(), world.queue.clone()).await;
+    let refused = Service::bind(settings, world.deps()).await;
     assert!(matches!(refused, Err(Error::KeyMissing)));
 }
 

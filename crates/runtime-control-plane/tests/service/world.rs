@@ -11,7 +11,7 @@ use contract::{
     task::Task,
 };
 use queue::{Lane, Queue};
-use runtime_control_plane::{Error, PluginsDefault, Service, Settings};
+use runtime_control_plane::{Deps, Error, PluginsDefault, Service, Settings};
 use serde_json::{Value, json};
 use std::{
     collections::{HashMap, VecDeque},
@@ -185,7 +185,8 @@ impl World {
         let mut settings = settings();
         settings.engine = engine.endpoint();
         change(&mut settings);
-        let service = Service::bind(settings, storage.clone(), queue.clone()).await.unwrap();
+        let deps = Deps { storage: storage.clone(), queue: queue.clone(), engine: None };
+        let service = Service::bind(settings, deps).await.unwrap();
         let addresses: HashMap<_, _> = service.addresses().into_iter().collect();
         let stop = CancellationToken::new();
         let running = tokio::spawn(service.run(stop.clone()));
@@ -203,6 +204,11 @@ impl World {
             web: reqwest::Client::new(),
             _folder: folder,
         }
+    }
+
+    /// What another control plane beside this one works with.
+    pub(crate) fn deps(&self) -> Deps {
+        Deps { storage: self.storage.clone(), queue: self.queue.clone(), engine: None }
     }
 
     /// Stops the engine; the answer is its address.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::core::{Event, Policy, Replay, Unreadable};
 use contract::{ErrorCode, RpcError, RunId, report::ReportOutcome};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use storage::{
     Storage,
     runs::{Page, StoredEvent},
@@ -103,6 +103,11 @@ impl Engine {
         Self { shared, committers: committers.into() }
     }
 
+    /// The engine for somebody who must not keep it from ending.
+    pub(crate) fn downgrade(&self) -> WeakEngine {
+        WeakEngine { shared: Arc::clone(&self.shared), committers: Arc::downgrade(&self.committers) }
+    }
+
     /// Hands a command to the committer of its run; waits while that has too much to do.
     pub(crate) async fn send(&self, command: Command) {
         // The ids are random in their low half.
@@ -116,11 +121,29 @@ impl Engine {
     }
 }
 
+/// An engine that may have ended.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakEngine {
+    shared: Arc<Shared>,
+    committers: Weak<[mpsc::Sender<Command>]>,
+}
+
+impl WeakEngine {
+    /// The engine, unless it has ended.
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        let committers = self.committers.upgrade()?;
+        Some(Engine { shared: Arc::clone(&self.shared), committers })
+    }
+}
+
 /// Waits for an answer; a dropped one means that nothing is known to be stored.
 pub(crate) async fn answer<T>(pending: Pending<T>) -> Result<T, RpcError> {
-    pending
-        .await
-        .map_err(|_| RpcError::new(ErrorCode::EngineUnavailable, "the engine is stopping; try again"))
+    pending.await.map_err(|_| stopping())
+}
+
+/// Nothing is known to be stored.
+pub(crate) fn stopping() -> RpcError {
+    RpcError::new(ErrorCode::EngineUnavailable, "the engine is stopping; try again")
 }
 
 /// Waits for the answer to a report.

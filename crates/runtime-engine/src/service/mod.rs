@@ -8,6 +8,7 @@ mod error;
 mod graphs;
 mod large_outputs;
 mod metrics;
+mod near;
 mod publisher;
 mod reports;
 mod retention;
@@ -23,11 +24,13 @@ pub use settings::Settings;
 
 use catalogue::Catalogue;
 use committer::Committer;
+use contract::engine::NearEngine;
 use engine::{Engine, Shared};
 use futures::{StreamExt, stream::FuturesUnordered};
 use graphs::Graphs;
 use large_outputs::LargeOutputs;
 use metrics::Metrics;
+use near::Near;
 use publisher::Publisher;
 use queue::Queue;
 use retention::Pruner;
@@ -54,6 +57,7 @@ pub struct Deps {
 #[derive(Debug)]
 pub struct Service {
     server: Server<Door>,
+    near: Arc<Near>,
     parts: Vec<(&'static str, JoinHandle<()>)>,
     stop: CancellationToken,
     drain_timeout: Duration,
@@ -102,9 +106,10 @@ pub async fn start(settings: Settings, deps: Deps, stop: CancellationToken) -> R
     parts.push(("sweep", tokio::spawn(sweep.run(stop.clone()))));
     let schedules = Schedules::new(engine.clone());
     parts.push(("schedules", tokio::spawn(schedules.run(stop.clone()))));
+    let near = Arc::new(Near::new(engine.downgrade(), stop.clone()));
     let server = bind(&settings, engine)?;
     tracing::info!(event = "engine_started", address = %server.local_addr(), committers, "engine started");
-    Ok(Service { server, parts, stop, drain_timeout: settings.drain_timeout })
+    Ok(Service { server, near, parts, stop, drain_timeout: settings.drain_timeout })
 }
 
 fn committers(settings: &Settings, storage: &Storage) -> usize {
@@ -158,13 +163,18 @@ impl Service {
         self.server.local_addr()
     }
 
+    /// The door for whoever shares the process. It does not keep the engine from ending.
+    pub fn near(&self) -> Arc<dyn NearEngine> {
+        Arc::clone(&self.near) as Arc<dyn NearEngine>
+    }
+
     /// Serves until `stop`, then drains: no connection is accepted any more, every report that came
     /// is stored and answered, what was decided is published. Takes at most the drain timeout.
     ///
     /// # Errors
     /// [`Error::Task`], when a part ended by a panic.
     pub async fn run(self) -> Result<(), Error> {
-        let Self { server, parts, stop, drain_timeout } = self;
+        let Self { server, near: _, parts, stop, drain_timeout } = self;
         let give_up = CancellationToken::new();
         let timer = tokio::spawn({
             let (stop, give_up) = (stop.clone(), give_up.clone());

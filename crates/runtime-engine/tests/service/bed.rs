@@ -2,10 +2,11 @@
 
 use contract::{
     ErrorCode, ExecutionId, Json, Millis, ProcessId, RpcError, RunId,
+    engine::NearEngine,
     pattern::{self, Pattern},
     report::{
-        Ack, DispatchOutcome, DispatchOutcomes, Dispatched, Heartbeat, Partial, ReportBody, ReportOutcome,
-        StepError, StepReport, StepReportOutcomes, StepReports, StepResult,
+        Ack, DispatchOutcome, DispatchOutcomes, Dispatched, Heartbeat, Partial, RawOutputs, ReportBody,
+        ReportOutcome, StepError, StepReport, StepReportOutcomes, StepReports, StepResult,
     },
     run::{RunDetail, RunRef, RunStart, RunStarted, StepDetail, TriggerKind},
     task::Task,
@@ -14,7 +15,7 @@ use queue::{Lane, Queue};
 use runtime_engine::{Deps, Settings, core::Policy};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use storage::{Storage, StorageSettings, processes::ProcessDraft};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -46,12 +47,27 @@ macro_rules! on_both_databases {
 }
 pub(crate) use on_both_databases;
 
+/// Runs each rule on both databases over the wire, and once as a neighbour in the process asks.
+macro_rules! through_both_doors {
+    ($($name:ident),* $(,)?) => {
+        crate::bed::on_both_databases!($($name),*);
+        mod near {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                Box::pin(super::$name(crate::bed::Bed::near().await)).await;
+            })*
+        }
+    };
+}
+pub(crate) use through_both_doors;
+
 /// A database and a queue that engines work on.
 pub(crate) struct Bed {
     url: String,
     pub(crate) storage: Storage,
     pub(crate) queue: Queue,
     pub(crate) settings: Settings,
+    is_near: bool,
     _folder: Option<TempDir>,
 }
 
@@ -65,6 +81,11 @@ impl Bed {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("test.db").display());
         Self::on(url, Some(folder)).await
+    }
+
+    /// On SQLite; reports and outcomes take no wire.
+    pub(crate) async fn near() -> Self {
+        Self { is_near: true, ..Self::sqlite().await }
     }
 
     pub(crate) async fn postgres() -> Option<Self> {
@@ -87,7 +108,8 @@ impl Bed {
             inline_output_bytes: usize::MAX,
             ..Settings::default()
         };
-        Self { storage: open(&url).await, url, queue: Queue::in_process(), settings, _folder: folder }
+        let (storage, queue) = (open(&url).await, Queue::in_process());
+        Self { storage, url, queue, settings, is_near: false, _folder: folder }
     }
 
     /// An engine, as a process of its own would be one: with its own connections.
@@ -102,8 +124,9 @@ impl Bed {
         let service = runtime_engine::start(settings.clone(), deps, stop.clone()).await.unwrap();
         let port = service.local_addr().port();
         let client = Client::new("127.0.0.1", port, ClientConfig::default());
+        let (near, is_near) = (service.near(), self.is_near);
         let running = tokio::spawn(service.run());
-        Engine { client, storage, stop, running }
+        Engine { client, near, is_near, storage, stop, running }
     }
 
     /// Stores a process.
@@ -142,6 +165,8 @@ impl Bed {
 /// A running engine.
 pub(crate) struct Engine {
     pub(crate) client: Client,
+    pub(crate) near: Arc<dyn NearEngine>,
+    is_near: bool,
     pub(crate) storage: Storage,
     stop: CancellationToken,
     running: JoinHandle<Result<(), runtime_engine::Error>>,
@@ -183,6 +208,9 @@ impl Engine {
     }
 
     pub(crate) async fn reports(&self, reports: Vec<StepReport>) -> Vec<ReportOutcome> {
+        if self.is_near {
+            return self.near.step_reports(reports.iter().map(raw).collect()).await;
+        }
         let answer: StepReportOutcomes =
             self.call(pattern::RUNTIME_STEP_REPORTS, &StepReports { reports }).await.unwrap();
         answer.outcomes
@@ -217,10 +245,18 @@ impl Engine {
 
     pub(crate) async fn dispatched(&self, task: &Task, outcome: Dispatched) -> ReportOutcome {
         let told = DispatchOutcome { execution_id: task.execution_id, run_id: task.run_id, outcome };
+        if self.is_near {
+            return self.near.dispatch_outcomes(vec![told]).await.remove(0);
+        }
         let batch = DispatchOutcomes { outcomes: vec![told] };
         let answer: StepReportOutcomes = self.call(pattern::RUNTIME_DISPATCH_OUTCOME, &batch).await.unwrap();
         answer.outcomes.into_iter().next().expect("one answer")
     }
+}
+
+/// A report as a door hands it on.
+pub(crate) fn raw(report: &StepReport) -> StepReport<RawOutputs> {
+    Json::of(report).unwrap().read().unwrap()
 }
 
 pub(crate) fn start_of(process_id: ProcessId, payload: &Value) -> RunStart {

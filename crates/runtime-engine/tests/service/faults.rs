@@ -1,6 +1,6 @@
 //! Restarts, lost queues, deadlines, an absent database, wrong credentials.
 
-use crate::bed::{Bed, LONG, chain, on_both_databases, start_of, tasks, values};
+use crate::bed::{Bed, LONG, ack_of, chain, on_both_databases, raw, start_of, tasks, values};
 use contract::{
     ErrorCode, pattern,
     report::{Dispatched, Partial, ReportBody, ReportOutcome, StepError, StepReport},
@@ -9,7 +9,7 @@ use contract::{
 use queue::{Lane, Queue};
 use runtime_engine::Settings;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 use storage::runs::{Append, Appended, NewEvent};
 
 on_both_databases!(
@@ -361,4 +361,17 @@ async fn a_port_that_is_taken_refuses_the_start_with_the_address() {
     let settings = Settings { rpc_port: port, ..bed.settings.clone() };
     let error = runtime_engine::start(settings, deps, Default::default()).await.unwrap_err();
     assert!(error.to_string().contains(&port.to_string()), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_neighbour_neither_keeps_a_stopping_engine_nor_is_left_without_an_answer() {
+    let bed = Bed::near().await;
+    let engine = bed.engine().await;
+    engine.run(bed.process(&tasks(&["a"])).await, &json!({})).await;
+    let report = raw(&ack_of(bed.take(Lane::Plugin).await.execution_id));
+    let near = Arc::clone(&engine.near);
+    engine.stop().await;
+    let answers = near.step_reports(vec![report.clone(), report]).await;
+    let codes: Vec<_> = answers.iter().map(ReportOutcome::code).collect();
+    assert_eq!(codes, ["engine_unavailable", "engine_unavailable"]);
 }

@@ -1,6 +1,6 @@
 //! What reporters are told over RPC, and that it is durable when they are told.
 
-use crate::bed::{Bed, ack_of, chain, on_both_databases, tasks, values};
+use crate::bed::{Bed, ack_of, chain, tasks, through_both_doors, values};
 use contract::{
     ErrorCode, ExecutionId, Json, RunId,
     report::{
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use storage::runs::AttemptState;
 use uuid::Uuid;
 
-on_both_databases!(
-    the_table_of_answers_holds_over_rpc,
+through_both_doors!(
+    the_table_of_answers_holds,
     a_batch_is_answered_item_by_item_in_order,
     reports_without_a_run_find_it_by_their_attempt,
     the_same_result_sent_at_once_many_times_is_applied_once,
@@ -26,7 +26,7 @@ on_both_databases!(
     many_runs_at_once_all_end,
 );
 
-async fn the_table_of_answers_holds_over_rpc(bed: Bed) {
+async fn the_table_of_answers_holds(bed: Bed) {
     let engine = bed.engine().await;
     let mut document = tasks(&["a", "b"]);
     document["widgets"][0]["execution"] = json!({"retry": {"maxAttempts": 2, "backoffMs": 1}});
