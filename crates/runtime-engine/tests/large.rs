@@ -8,7 +8,9 @@ use contract::{
     report::{Ack, StepError, StepResult},
     run::{RunStatus, TriggerKind},
 };
-use runtime_engine::core::{Decision, Draw, Event, Graph, Input, Kept, Policy, RunStarted, State};
+use runtime_engine::core::{
+    Decision, Draw, Event, Graph, Input, Kept, Policy, RunStarted, State, shared_result,
+};
 use serde_json::{Value, json};
 use std::{collections::VecDeque, fmt::Write, sync::Arc};
 use uuid::Uuid;
@@ -84,7 +86,7 @@ impl Play {
 
     fn report(&mut self, id: ExecutionId, result: StepResult) {
         let digest = result.digest();
-        self.decide(Input::Result(id, result.shared(), digest));
+        self.decide(Input::Result(id, shared_result(result), digest));
     }
 
     /// Every task ends well with this output, until none is left.

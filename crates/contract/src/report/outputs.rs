@@ -1,10 +1,10 @@
 //! The outputs in a report, taken apart or not: a door checks and hands on, only the engine looks inside.
 
-use super::{DispatchOutcome, Dispatched, ReportBody, StepError, StepReport, StepResult, Values};
+use super::{DispatchOutcome, Dispatched, Partial, ReportBody, StepError, StepReport, StepResult, Values};
 use crate::{Json, RpcError};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::value::RawValue;
-use std::{borrow::Cow, sync::Arc};
+use std::borrow::Cow;
 
 /// What a report can hold its outputs as.
 pub trait OutputsForm: Default + Serialize + for<'de> Deserialize<'de> {
@@ -79,19 +79,19 @@ impl<'de> Deserialize<'de> for RawOutputs {
     }
 }
 
-impl<O> StepResult<O> {
-    /// The same result with these outputs.
-    fn with<P>(self, outputs: P) -> StepResult<P> {
-        let Self { status, error, traceparent, tracestate, outputs: _ } = self;
-        StepResult { status, outputs, error, traceparent, tracestate }
+impl<O> Partial<O> {
+    /// The partial outputs in another form.
+    pub fn with_outputs<P>(self, change: impl FnOnce(O) -> P) -> Partial<P> {
+        Partial { sequence: self.sequence, outputs: change(self.outputs) }
     }
 }
 
-impl StepResult {
-    /// The same result, of which a copy costs nothing.
-    pub fn shared(mut self) -> StepResult<Arc<Values>> {
-        let outputs = Arc::new(std::mem::take(&mut self.outputs));
-        self.with(outputs)
+impl<O> StepResult<O> {
+    /// The same result with these outputs.
+    /// The result with its outputs in another form.
+    pub fn with_outputs<P>(self, change: impl FnOnce(O) -> P) -> StepResult<P> {
+        let Self { status, error, traceparent, tracestate, outputs } = self;
+        StepResult { status, outputs: change(outputs), error, traceparent, tracestate }
     }
 }
 
@@ -140,13 +140,13 @@ impl StepReport<RawOutputs> {
         let body = match self.body {
             ReportBody::Ack(ack) => ReportBody::Ack(ack),
             ReportBody::Heartbeat(heartbeat) => ReportBody::Heartbeat(heartbeat),
-            ReportBody::Partial(partial) => ReportBody::Partial(super::Partial {
-                sequence: partial.sequence,
-                outputs: partial.outputs.read()?,
-            }),
+            ReportBody::Partial(partial) => {
+                let outputs = partial.outputs.read()?;
+                ReportBody::Partial(partial.with_outputs(|_| outputs))
+            }
             ReportBody::Result(result) => {
                 let outputs = result.outputs.read()?;
-                ReportBody::Result(result.with(outputs))
+                ReportBody::Result(result.with_outputs(|_| outputs))
             }
         };
         Ok(StepReport { execution_id: self.execution_id, run_id: self.run_id, body })

@@ -189,7 +189,7 @@ impl Turn<'_> {
     }
 
     pub(super) fn evaluated(&mut self, node_path: NodePath, outputs: Outputs) -> Result<(), Broken> {
-        self.emit(Event::StepEvaluated(StepEvaluated { node_path, outputs: Some(Arc::new(outputs)) }))
+        self.emit(Event::StepEvaluated(StepEvaluated { node_path, outputs: Some(Arc::new(outputs.into())) }))
     }
 
     /// A node failed that the engine evaluates.

@@ -2,13 +2,13 @@
 
 use super::{
     decision::{Decision, Draw, Input, Touched},
-    evaluate::Outputs,
     event::{
         Event, Failure, LateResult, RunCanceled, RunDeadlineSet, RunStarted, StepAcked, StepDelivered,
         StepFailed, StepFinished, StepPartial,
     },
     graph::{Graph, Kind, Node},
     kept::Kept,
+    outputs::StepOutputs,
     policy::Policy,
     scope::{Place, ROOT},
     state::{Broken, Phase, State},
@@ -227,7 +227,7 @@ impl Turn<'_> {
         Ok(self.now.plus(self.policy.step_timeout(node)).min(latest))
     }
 
-    fn partial(&mut self, execution_id: ExecutionId, partial: Partial) -> Result<(), Broken> {
+    fn partial(&mut self, execution_id: ExecutionId, partial: Partial<StepOutputs>) -> Result<(), Broken> {
         let verdict = self.state.judge_partial(execution_id, partial.sequence);
         if self.refused(verdict) {
             return Ok(());
@@ -242,7 +242,7 @@ impl Turn<'_> {
     fn result(
         &mut self,
         execution_id: ExecutionId,
-        result: StepResult<Arc<Outputs>>,
+        result: StepResult<Arc<StepOutputs>>,
         digest: Digest,
     ) -> Result<(), Broken> {
         let verdict = self.state.judge_result(execution_id, digest);

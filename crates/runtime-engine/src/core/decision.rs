@@ -1,6 +1,6 @@
 //! What the core is asked and what it answers.
 
-use super::{evaluate::Outputs, event::Event, graph::TaskLane};
+use super::{event::Event, graph::TaskLane, outputs::StepOutputs};
 use contract::{
     Digest, ExecutionId, Json, Millis, NodePath,
     report::{Ack, Dispatched, Heartbeat, Partial, ReportOutcome, StepResult},
@@ -15,10 +15,10 @@ pub enum Input {
     /// A reporter says that work goes on.
     Heartbeat(ExecutionId, Heartbeat),
     /// A reporter gives outputs before the end.
-    Partial(ExecutionId, Partial),
+    Partial(ExecutionId, Partial<StepOutputs>),
     /// A reporter says that work has ended; with the digest of the result, which the caller
     /// computes where it costs least.
-    Result(ExecutionId, StepResult<Arc<Outputs>>, Digest),
+    Result(ExecutionId, StepResult<Arc<StepOutputs>>, Digest),
     /// A control plane says how a dispatch ended.
     Dispatched(ExecutionId, Dispatched),
     /// The delivery deadline of a dispatched attempt has passed.

@@ -5,7 +5,7 @@
 //! JSON text and must reach the reader unbuffered. What follows from the history by fixed rules (a
 //! task's inputs, the values of trigger and output nodes) is not copied into it.
 
-use super::evaluate::Outputs;
+use super::{evaluate::Outputs, outputs::StepOutputs, scope::bytes_of};
 use contract::{
     Digest, ExecutionId, Json, Millis, NodePath, ProcessId, PublicationId, RunId,
     report::{StepError, StepStatus},
@@ -135,14 +135,11 @@ impl Event {
     fn expected_bytes(&self) -> usize {
         // Ids, the node's path, the digest, a trace.
         const AROUND: usize = 384;
-        let named = |values: &Outputs| {
-            values.iter().map(|(name, value)| name.len() + value.text().len() + 4).sum::<usize>()
-        };
         AROUND
             + match self {
-                Self::StepFinished(finished) => named(&finished.outputs),
-                Self::StepPartial(partial) => named(&partial.outputs),
-                Self::RunStarted(started) => named(&started.payload),
+                Self::StepFinished(finished) => finished.outputs.bytes(),
+                Self::StepPartial(partial) => partial.outputs.bytes(),
+                Self::RunStarted(started) => bytes_of(&started.payload),
                 _ => 0,
             }
     }
@@ -267,7 +264,7 @@ pub struct StepPartial {
     /// Its number within the attempt.
     pub sequence: u64,
     /// Values by output name. They produce nothing: only a result does.
-    pub outputs: Outputs,
+    pub outputs: StepOutputs,
 }
 
 /// The step produced its outputs.
@@ -281,7 +278,7 @@ pub struct StepFinished {
     /// By which the same report is known again.
     pub digest: Digest,
     /// Values by output name, also those that no output declares.
-    pub outputs: Arc<Outputs>,
+    pub outputs: Arc<StepOutputs>,
     /// W3C trace context of the reporter's work, where it is another than the run's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
@@ -356,7 +353,7 @@ pub struct StepEvaluated {
     pub node_path: NodePath,
     /// Values by output name; absent for trigger, output and loop nodes, whose values are copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outputs: Option<Arc<Outputs>>,
+    pub outputs: Option<Arc<StepOutputs>>,
 }
 
 /// A connected port of the node is dead.
@@ -374,7 +371,7 @@ pub struct StepKept {
     /// The node.
     pub node_path: NodePath,
     /// Values by output name.
-    pub outputs: Arc<Outputs>,
+    pub outputs: Arc<StepOutputs>,
 }
 
 /// The outputs of a loop's iteration of the run that this one repeats are kept.
@@ -458,8 +455,8 @@ pub struct LateResult {
     /// How the step ended.
     pub status: StepStatus,
     /// Values by output name.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
-    pub outputs: Outputs,
+    #[serde(default, skip_serializing_if = "StepOutputs::is_empty")]
+    pub outputs: StepOutputs,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<StepError>,

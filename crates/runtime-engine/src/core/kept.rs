@@ -3,7 +3,7 @@
 //! It is used up by the decision that starts the new run: what that reaches had the same inputs
 //! before. What waits for a step that runs anew may get others, and runs anew too.
 
-use super::{evaluate::Outputs, graph::Kind, scope::Scope, state::State};
+use super::{evaluate::Outputs, graph::Kind, outputs::StepOutputs, scope::Scope, state::State};
 use contract::{NodePath, run::NodeStatus};
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +14,7 @@ use std::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
     /// By path, also in the iterations of loops that were not through.
-    steps: HashMap<NodePath, Arc<Outputs>>,
+    steps: HashMap<NodePath, Arc<StepOutputs>>,
     /// By path, loops that were not through.
     loops: HashMap<NodePath, KeptLoop>,
 }
@@ -35,7 +35,7 @@ impl Kept {
     }
 
     /// The outputs of the step at this path, once.
-    pub(super) fn take_step(&mut self, path: &NodePath) -> Option<Arc<Outputs>> {
+    pub(super) fn take_step(&mut self, path: &NodePath) -> Option<Arc<StepOutputs>> {
         self.steps.remove(path)
     }
 

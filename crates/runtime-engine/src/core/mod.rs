@@ -12,6 +12,7 @@ mod graph;
 mod iterations;
 mod kept;
 mod looping;
+mod outputs;
 mod policy;
 mod reach;
 mod replay;
@@ -35,6 +36,7 @@ pub use graph::{
 };
 pub use kept::Kept;
 pub use looping::Loop;
+pub use outputs::{StepOutputs, shared_result};
 pub use policy::Policy;
 pub use replay::Replay;
 pub use state::{Broken, State};

@@ -7,6 +7,7 @@ use super::{
     flow::{Flow, PortState},
     graph::{Graph, Kind, NodeIndex, PortIndex},
     looping::LoopState,
+    outputs::StepOutputs,
 };
 use contract::{
     ExecutionId, Json, Millis, NodePath,
@@ -67,7 +68,7 @@ pub(super) struct NodeState {
     pub(super) failed_tries: u32,
     pub(super) started_at: Option<Millis>,
     pub(super) finished_at: Option<Millis>,
-    pub(super) outputs: Option<Arc<Outputs>>,
+    pub(super) outputs: Option<Arc<StepOutputs>>,
     pub(super) error: Option<StepError>,
     /// A loop that has begun and not ended.
     pub(super) looping: Option<Box<LoopState>>,
@@ -149,18 +150,18 @@ impl Scope {
     fn port_value(&self, port: PortIndex) -> Option<&Json> {
         let PortState::Alive(edge) = self.flow.port(port) else { return None };
         let edge = &self.graph.edges[edge];
-        self.nodes[edge.source].outputs.as_ref()?.get(&edge.output)
+        self.nodes[edge.source].outputs.as_ref()?.values().get(&edge.output)
     }
 
     /// The values of a node whose outputs are copies: of what the scope began with, of what a loop
     /// gathered, or of the node's inputs.
-    pub(super) fn copied_outputs(&self, index: NodeIndex, started: &RunStarted) -> Arc<Outputs> {
+    pub(super) fn copied_outputs(&self, index: NodeIndex, started: &RunStarted) -> Outputs {
         let node = &self.graph.nodes[index];
-        Arc::new(match &node.kind {
+        match &node.kind {
             Kind::Trigger => evaluate::trigger(node, started.trigger, &self.inputs, self.began_at),
             Kind::Loop(_) => self.nodes[index].looping.as_ref().map(|own| own.outputs()).unwrap_or_default(),
             _ => self.inputs(index),
-        })
+        }
     }
 
     /// The inputs of all `system.output` nodes that were evaluated; the first in document order
@@ -171,7 +172,7 @@ impl Scope {
             if node.kind != Kind::Output {
                 continue;
             }
-            for (name, value) in state.outputs.iter().flat_map(|outputs| outputs.iter()) {
+            for (name, value) in state.outputs.iter().flat_map(|outputs| outputs.values()) {
                 inputs.entry(name.clone()).or_insert_with(|| value.clone());
             }
         }
@@ -179,10 +180,12 @@ impl Scope {
     }
 
     /// The node has ended with these outputs.
-    pub(super) fn produced(&mut self, index: NodeIndex, outputs: Arc<Outputs>, at: Millis) {
-        self.payload_bytes += bytes_of(&outputs);
+    pub(super) fn produced(&mut self, index: NodeIndex, outputs: Arc<StepOutputs>, at: Millis) {
+        let is_wanted = self.graph.connected_outputs(index).next().is_some();
+        let outputs = if is_wanted { outputs.taken_apart() } else { outputs };
+        self.payload_bytes += outputs.bytes();
         self.flow.decided(index);
-        self.flow.node_ended(&self.graph, index, |output| outputs.contains_key(output));
+        self.flow.node_ended(&self.graph, index, |output| outputs.values().contains_key(output));
         let node = &mut self.nodes[index];
         node.status = NodeStatus::Finished;
         node.finished_at = Some(at);
@@ -197,7 +200,7 @@ impl Scope {
     pub(super) fn failed_on(&mut self, index: NodeIndex, error: Option<Outputs>) {
         self.flow.node_ended(&self.graph, index, |output| error.is_some() && output == ERROR_OUTPUT);
         self.payload_bytes += error.as_ref().map_or(0, bytes_of);
-        self.nodes[index].outputs = error.map(Arc::new);
+        self.nodes[index].outputs = error.map(|error| Arc::new(error.into()));
     }
 
     pub(super) fn skipped(&mut self, index: NodeIndex, at: Millis) {

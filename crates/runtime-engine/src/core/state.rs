@@ -4,6 +4,7 @@ use super::{
     evaluate::{self, Outputs},
     event::{Event, Failure, RunStarted},
     graph::{Graph, Kind, Node},
+    outputs::StepOutputs,
     scope::{Place, ROOT, Scope, ScopeId},
     sequences::Sequences,
 };
@@ -235,8 +236,8 @@ impl State {
                 let place = self.end(kind, step.execution_id, Phase::Finished, None)?;
                 let scope = self.scope_mut(place.scope)?;
                 let value = scope.input(place.node, "value").cloned().unwrap_or_default();
-                let outputs = std::iter::once(("value".to_owned(), value)).collect();
-                scope.produced(place.node, Arc::new(outputs), at);
+                let outputs: Outputs = std::iter::once(("value".to_owned(), value)).collect();
+                scope.produced(place.node, Arc::new(outputs.into()), at);
             }
             Event::LoopStarted(step) => self.loop_started(&step.node_path, at)?,
             Event::IterationStarted(step) => {
@@ -370,11 +371,17 @@ impl State {
         Ok(place)
     }
 
-    fn evaluated(&mut self, place: Place, outputs: Option<&Arc<Outputs>>, at: Millis) -> Result<(), Broken> {
+    fn evaluated(
+        &mut self,
+        place: Place,
+        outputs: Option<&Arc<StepOutputs>>,
+        at: Millis,
+    ) -> Result<(), Broken> {
         let started = Arc::clone(&self.started);
         let scope = self.scope_mut(place.scope)?;
         scope.nodes[place.node].started_at.get_or_insert(at);
-        let outputs = outputs.cloned().unwrap_or_else(|| scope.copied_outputs(place.node, &started));
+        let outputs =
+            outputs.cloned().unwrap_or_else(|| Arc::new(scope.copied_outputs(place.node, &started).into()));
         scope.produced(place.node, outputs, at);
         Ok(())
     }
@@ -385,7 +392,7 @@ impl State {
         self.answers.insert(step.node_path.clone(), answer);
         let scope = self.scope_mut(place.scope)?;
         if step.approved || scope.graph.is_output_connected(place.node, "reject") {
-            scope.produced(place.node, Arc::new(super::waits::answered(step, at)), at);
+            scope.produced(place.node, Arc::new(super::waits::answered(step, at).into()), at);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use super::{
     evaluate::Outputs,
     graph::{Kind, NodeIndex, TaskLane},
+    outputs::StepOutputs,
     policy::Policy,
     scope::{ROOT, Scope, ScopeId, bytes_of},
     state::State,
@@ -49,7 +50,8 @@ impl State {
     /// The size above which a step's outputs are left out of a detail.
     fn largest_shown(&self, outputs_bytes: usize) -> usize {
         let nodes = self.scopes.values().flat_map(|scope| &scope.nodes);
-        let mut sizes: Vec<usize> = nodes.filter_map(|node| node.outputs.as_deref()).map(bytes_of).collect();
+        let mut sizes: Vec<usize> =
+            nodes.filter_map(|node| node.outputs.as_deref()).map(StepOutputs::bytes).collect();
         sizes.sort_unstable();
         let mut total = 0usize;
         let fitting = sizes.iter().take_while(|size| {
@@ -142,7 +144,7 @@ impl State {
         let node = &scope.graph.nodes[index];
         let state = &scope.nodes[index];
         let outputs = state.outputs.as_deref();
-        let shown = outputs.filter(|outputs| bytes_of(outputs) <= largest_shown);
+        let shown = outputs.filter(|outputs| outputs.bytes() <= largest_shown);
         let waits_for_person = node.kind == Kind::Validation && state.status == NodeStatus::Running;
         let asked = waits_for_person.then(|| scope.inputs(index));
         StepDetail {
@@ -156,7 +158,7 @@ impl State {
             started_at: state.started_at,
             finished_at: state.finished_at,
             inputs: asked.filter(|inputs| bytes_of(inputs) <= largest_shown),
-            outputs: shown.cloned(),
+            outputs: shown.map(|outputs| outputs.values().clone()),
             outputs_omitted: shown.is_none() && outputs.is_some(),
             error: state.error.clone(),
             waits_for: self.waits_for(scope, index),

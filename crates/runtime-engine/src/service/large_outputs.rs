@@ -5,7 +5,7 @@
 //! values are stored; while file-service is away its reporter is told to try again.
 
 use super::engine::Shared;
-use crate::core::{Input, Outputs};
+use crate::core::{Input, Outputs, StepOutputs};
 use contract::{ErrorCode, ExecutionId, RpcError, RunId, run::RunStatus};
 use futures::future::join_all;
 use run_files::RunFiles;
@@ -34,7 +34,7 @@ impl LargeOutputs {
     pub(crate) async fn put_away(&self, shared: &Shared, said: &mut [Said]) {
         let large = said.iter_mut().filter_map(|said| {
             let outputs = said.as_mut().ok().and_then(|(_, input)| outputs_of(input));
-            outputs.is_some_and(|(_, outputs, _)| size(outputs) > self.inline_bytes).then_some(said)
+            outputs.is_some_and(|(_, outputs, _)| outputs.bytes() > self.inline_bytes).then_some(said)
         });
         let work = large.map(|said| async move {
             let Ok((_, input)) = said else { return };
@@ -62,15 +62,20 @@ impl LargeOutputs {
         };
         // Partial outputs flow nowhere.
         let may_go = |name: &str| !is_result || graph.may_lie_in_file(&place.node_path, name);
-        for name in chosen(outputs, self.inline_bytes, may_go) {
+        for name in chosen(outputs.values(), self.inline_bytes, may_go) {
             self.put_one(&place, &name, outputs).await?;
         }
         Ok(())
     }
 
     /// One value becomes a reference. What file-service refuses for good stays in the history.
-    async fn put_one(&self, place: &AttemptPlace, name: &str, outputs: &mut Outputs) -> Result<(), RpcError> {
-        let Some(value) = outputs.get_mut(name) else { return Ok(()) };
+    async fn put_one(
+        &self,
+        place: &AttemptPlace,
+        name: &str,
+        outputs: &mut StepOutputs,
+    ) -> Result<(), RpcError> {
+        let Some(value) = outputs.values().get(name).cloned() else { return Ok(()) };
         let AttemptPlace { run_id, workspace_id, node_path, .. } = place;
         let title = format!("{node_path}.{name}.json");
         let stored = self.files.put(
@@ -80,7 +85,7 @@ impl LargeOutputs {
             value.text().to_owned(),
         );
         match stored.await {
-            Ok(file) => *value = file.to_json(),
+            Ok(file) => outputs.set(name, file.to_json()),
             Err(error) if error.retryable => {
                 let message = format!(
                     "the step's large outputs cannot be kept now: {}; send the report again",
@@ -117,7 +122,7 @@ fn chosen(outputs: &Outputs, inline_bytes: usize, may_go: impl Fn(&str) -> bool)
 }
 
 /// The outputs that a report brings, of which attempt, and whether they end it.
-fn outputs_of(input: &mut Input) -> Option<(ExecutionId, &mut Outputs, bool)> {
+fn outputs_of(input: &mut Input) -> Option<(ExecutionId, &mut StepOutputs, bool)> {
     match input {
         // Nobody else holds it yet.
         Input::Result(id, result, _) => Some((*id, Arc::make_mut(&mut result.outputs), true)),

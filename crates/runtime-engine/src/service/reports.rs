@@ -4,7 +4,7 @@ use super::{
     committer::{Command, unavailable},
     engine::{Engine, outcome},
 };
-use crate::core::{Input, unknown_execution};
+use crate::core::{Input, StepOutputs, shared_result, unknown_execution};
 use contract::{
     ExecutionId, RpcError, RunId,
     report::{
@@ -69,13 +69,13 @@ fn input_of(report: StepReport<RawOutputs>) -> Result<Input, RpcError> {
         ReportBody::Result(result) => Some(result.digest()),
         _ => None,
     };
-    Ok(match (report.read()?.body, digest) {
+    Ok(match (report.body, digest) {
         (ReportBody::Ack(ack), _) => Input::Ack(id, ack),
         (ReportBody::Heartbeat(heartbeat), _) => Input::Heartbeat(id, heartbeat),
-        (ReportBody::Partial(partial), _) => Input::Partial(id, partial),
+        (ReportBody::Partial(partial), _) => Input::Partial(id, partial.with_outputs(StepOutputs::from)),
         (ReportBody::Result(result), digest) => {
             let digest = digest.unwrap_or_else(|| result.digest());
-            Input::Result(id, result.shared(), digest)
+            Input::Result(id, shared_result(result), digest)
         }
     })
 }

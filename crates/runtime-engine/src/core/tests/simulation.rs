@@ -3,8 +3,10 @@
 //! and crash as a seed says; some runs are canceled in the middle. A failing seed is printed; `SIMULATION_SEED=17` plays it alone,
 //! `SIMULATION_SEEDS=100000` plays more.
 
-use super::stage::{builtin, code, failure, field, graph, output_node, outputs, process, task};
-use crate::core::{Awaited, Confirmation, Decision, Draw, Event, Graph, Input, Kept, Policy, State, Touched};
+use super::stage::{builtin, code, failure, field, graph, output_node, outputs, process, reported, task};
+use crate::core::{
+    Awaited, Confirmation, Decision, Draw, Event, Graph, Input, Kept, Policy, State, Touched, shared_result,
+};
 use contract::{
     Digest, ExecutionId, Millis, RunId,
     report::{Ack, Dispatched, Heartbeat, Partial, StepError, StepResult},
@@ -329,7 +331,8 @@ impl World {
             self.send(&Message::Say(Input::Heartbeat(id, Heartbeat::default())));
         }
         if self.chance.percent(20) {
-            let partial = Partial { sequence: self.chance.below(3), outputs: outputs(&json!({"o": 0})) };
+            let partial =
+                Partial { sequence: self.chance.below(3), outputs: reported(outputs(&json!({"o": 0}))) };
             self.send(&Message::Say(Input::Partial(id, partial)));
         }
         let result = match self.chance.below(8) {
@@ -339,7 +342,7 @@ impl World {
             _ => StepResult::ok(outputs(&json!({"o": 1, "continueLoop": self.chance.percent(50)}))),
         };
         let digest = result.digest();
-        self.send(&Message::Say(Input::Result(id, result.shared(), digest)));
+        self.send(&Message::Say(Input::Result(id, shared_result(result.with_outputs(reported)), digest)));
     }
 
     /// A report that is lost on its way, or whose answer is, comes again.

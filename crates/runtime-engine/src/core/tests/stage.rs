@@ -3,7 +3,7 @@
 
 use crate::core::{
     Awaited, Confirmation, Decision, Draw, Event, Graph, Input, Kept, Opened, Outputs, Policy, RunStarted,
-    State,
+    State, StepOutputs, shared_result,
 };
 use contract::{
     ExecutionId, Json, Millis, NodePath, ProcessId, RunId,
@@ -45,6 +45,11 @@ pub(super) fn graph(document: &Value) -> Arc<Graph> {
 
 pub(super) fn outputs(value: &Value) -> Outputs {
     Json::from(value).read().unwrap()
+}
+
+/// Outputs as a report brings them: as text.
+pub(super) fn reported(outputs: Outputs) -> StepOutputs {
+    Json::of(&outputs).unwrap().read().unwrap()
 }
 
 pub(super) fn started(payload: &Value) -> RunStarted {
@@ -159,12 +164,15 @@ impl Stage {
     }
 
     pub(super) fn partial(&mut self, id: ExecutionId, sequence: u64) -> ReportOutcome {
-        self.decide(Input::Partial(id, Partial { sequence, outputs: outputs(&json!({"o": "part"})) }))
+        self.decide(Input::Partial(
+            id,
+            Partial { sequence, outputs: reported(outputs(&json!({"o": "part"}))) },
+        ))
     }
 
     pub(super) fn result(&mut self, id: ExecutionId, result: StepResult) -> ReportOutcome {
         let digest = result.digest();
-        self.decide(Input::Result(id, result.shared(), digest))
+        self.decide(Input::Result(id, shared_result(result.with_outputs(reported)), digest))
     }
 
     /// A person answers.
