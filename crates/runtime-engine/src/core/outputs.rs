@@ -1,6 +1,6 @@
 //! What a step produced: the text that its reporter sent, until somebody looks inside.
 
-use super::evaluate::Outputs;
+use super::{evaluate::Outputs, scope::bytes_of};
 use contract::{
     Json,
     report::{OutputsForm, RawOutputs, StepResult},
@@ -44,11 +44,13 @@ impl StepOutputs {
         self.text.as_ref().and_then(|text| text.read().ok()).unwrap_or_default()
     }
 
-    /// About the bytes of names and values.
+    /// The bytes of the text, or those that it will have, but for names that need escapes.
     pub fn bytes(&self) -> usize {
+        // `{"name":value,"name":value}`
+        const AROUND_VALUE: usize = r#""":,"#.len();
         match &self.text {
             Some(text) => text.text().len(),
-            None => super::scope::bytes_of(self.values()),
+            None => "{}".len().max(1 + bytes_of(self.values()) + self.values().len() * AROUND_VALUE),
         }
     }
 
@@ -119,7 +121,12 @@ mod tests {
         let outputs = reported(text);
         assert_eq!(outputs.values()["b"].text(), "12345678901234567890123.0");
         assert_eq!(serde_json::to_string(&outputs).unwrap(), text);
+        let compact = reported(r#"{"b":12345678901234567890123.0,"a":"\ud800"}"#);
         let apart = Arc::new(outputs.clone()).taken_apart();
+        assert_eq!(
+            (apart.bytes(), reported("{}").bytes()),
+            (compact.bytes(), StepOutputs::default().bytes())
+        );
         assert_eq!(*apart, outputs);
         assert_eq!(serde_json::to_string(&apart).unwrap(), r#"{"b":12345678901234567890123.0,"a":"\ud800"}"#);
     }
