@@ -71,9 +71,10 @@ impl Engine {
         self.token.as_ref().map(ExposeSecret::expose_secret)
     }
 
-    /// Is it in this process? Then calls cost nothing, and gathering them is left to its committers.
-    pub(crate) fn is_near(&self) -> bool {
-        self.near.is_some()
+    /// The engine itself, if it is in this process. Single calls cost nothing there: what comes together
+    /// is gathered by its committers.
+    pub(crate) fn near(&self) -> Option<&dyn NearEngine> {
+        self.near.as_deref()
     }
 
     /// Hands reports over; the answers are in their order. A batch that got no answer is
@@ -89,9 +90,6 @@ impl Engine {
 
     /// Tells how dispatches ended; the answers are in their order, as of [`Self::step_reports`].
     pub(crate) async fn dispatch_outcomes(&self, outcomes: Vec<DispatchOutcome>) -> Vec<ReportOutcome> {
-        if let Some(near) = &self.near {
-            return near.dispatch_outcomes(outcomes).await;
-        }
         let data = Outcomes { token: self.token(), outcomes: &outcomes };
         let bytes = outcomes.iter().map(DispatchOutcome::expected_bytes).sum();
         self.batch(pattern::RUNTIME_DISPATCH_OUTCOME.name, &data, (outcomes.len(), bytes)).await

@@ -228,11 +228,13 @@ impl Dispatcher {
     }
 
     async fn hand_over(&self, outcome: DispatchOutcome) -> Option<ReportOutcome> {
-        if self.engine.is_near() {
-            return self.engine.dispatch_outcomes(vec![outcome]).await.pop();
+        match self.engine.near() {
+            Some(engine) => Some(engine.dispatch_outcome(outcome).await),
+            None => {
+                let bytes = outcome.expected_bytes();
+                self.outcomes.submit(outcome, bytes).await
+            }
         }
-        let bytes = outcome.expected_bytes();
-        self.outcomes.submit(outcome, bytes).await
     }
 
     /// Moves a delivered task out of the window.

@@ -175,11 +175,11 @@ impl Reports {
     }
 
     async fn submit(&self, report: Report, bytes: usize) -> Option<ReportOutcome> {
-        // Reports that name no run are looked up, many with one query.
-        if self.engine.is_near() && report.run_id.is_some() {
-            return self.engine.step_reports(vec![report]).await.pop();
+        match (self.engine.near(), report.run_id) {
+            (Some(engine), Some(run_id)) => Some(engine.step_report(run_id, report).await),
+            // The runs of reports that name none are looked up, many with one query.
+            _ => self.batcher.submit(report, bytes).await,
         }
-        self.batcher.submit(report, bytes).await
     }
 
     /// Puts a report on record; `about` is what could be read of it.

@@ -32,10 +32,7 @@ impl LargeOutputs {
 
     /// Puts away what is too large in the reports of a batch.
     pub(crate) async fn put_away(&self, shared: &Shared, said: &mut [Said]) {
-        let large = said.iter_mut().filter_map(|said| {
-            let outputs = said.as_mut().ok().and_then(|(_, input)| outputs_of(input));
-            outputs.is_some_and(|(_, outputs, _)| outputs.bytes() > self.inline_bytes).then_some(said)
-        });
+        let large = said.iter_mut().filter(|said| said.as_ref().is_ok_and(|(_, input)| self.is_large(input)));
         let work = large.map(|said| async move {
             let Ok((_, input)) = said else { return };
             if let Err(error) = self.shrink(shared, input).await {
@@ -45,7 +42,21 @@ impl LargeOutputs {
         join_all(work).await;
     }
 
-    async fn shrink(&self, shared: &Shared, input: &mut Input) -> Result<(), RpcError> {
+    /// Does a report bring more than may stand in the history?
+    pub(crate) fn is_large(&self, input: &Input) -> bool {
+        let bytes = match input {
+            Input::Result(_, result, _) => result.outputs.bytes(),
+            Input::Partial(_, partial) => partial.outputs.bytes(),
+            _ => 0,
+        };
+        bytes > self.inline_bytes
+    }
+
+    /// Puts away what is too large in one report.
+    ///
+    /// # Errors
+    /// What its reporter is told.
+    pub(crate) async fn shrink(&self, shared: &Shared, input: &mut Input) -> Result<(), RpcError> {
         let Some((execution_id, outputs, is_result)) = outputs_of(input) else { return Ok(()) };
         let place = shared.storage.runs().place_of(execution_id).await;
         let place = place.map_err(|error| super::committer::unavailable(&error))?;

@@ -1,12 +1,13 @@
 //! The door for neighbours in the same process.
 
 use super::{
-    engine::{WeakEngine, stopping},
+    engine::{Engine, WeakEngine, stopping},
     reports,
 };
 use contract::{
-    engine::{Answers, NearEngine},
-    report::{DispatchOutcome, DispatchOutcomes, RawOutputs, ReportOutcome, StepReport, StepReports},
+    RunId,
+    engine::{Answer, NearEngine},
+    report::{DispatchOutcome, RawOutputs, ReportOutcome, StepReport, StepReports},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -22,30 +23,36 @@ impl Near {
         Self { engine, stop }
     }
 
-    /// The engine, or the answer to so many questions that it no longer takes.
-    fn engine(&self, questions: usize) -> Result<super::engine::Engine, Vec<ReportOutcome>> {
-        let engine = self.engine.upgrade().filter(|_| !self.stop.is_cancelled());
-        engine.ok_or_else(|| vec![ReportOutcome::Err(stopping()); questions])
+    /// The engine, unless it takes no more questions.
+    fn engine(&self) -> Option<Engine> {
+        self.engine.upgrade().filter(|_| !self.stop.is_cancelled())
     }
 }
 
 impl NearEngine for Near {
-    fn step_reports(&self, reports: Vec<StepReport<RawOutputs>>) -> Answers<'_> {
+    fn step_report(&self, run_id: RunId, report: StepReport<RawOutputs>) -> Answer<'_> {
         Box::pin(async move {
-            match self.engine(reports.len()) {
-                Ok(engine) => reports::step_reports(&engine, StepReports { reports }).await.outcomes,
-                Err(stopping) => stopping,
+            match self.engine() {
+                Some(engine) => reports::step_report(&engine, run_id, report).await,
+                None => ReportOutcome::Err(stopping()),
             }
         })
     }
 
-    fn dispatch_outcomes(&self, outcomes: Vec<DispatchOutcome>) -> Answers<'_> {
+    fn step_reports(&self, reports: Vec<StepReport<RawOutputs>>) -> Answer<'_, Vec<ReportOutcome>> {
         Box::pin(async move {
-            match self.engine(outcomes.len()) {
-                Ok(engine) => {
-                    reports::dispatch_outcomes(&engine, DispatchOutcomes { outcomes }).await.outcomes
-                }
-                Err(stopping) => stopping,
+            match self.engine() {
+                Some(engine) => reports::step_reports(&engine, StepReports { reports }).await.outcomes,
+                None => vec![ReportOutcome::Err(stopping()); reports.len()],
+            }
+        })
+    }
+
+    fn dispatch_outcome(&self, outcome: DispatchOutcome) -> Answer<'_> {
+        Box::pin(async move {
+            match self.engine() {
+                Some(engine) => reports::dispatch_outcome(&engine, outcome).await,
+                None => ReportOutcome::Err(stopping()),
             }
         })
     }

@@ -2,25 +2,26 @@
 
 use super::{
     committer::{Command, unavailable},
-    engine::{Engine, outcome},
+    engine::{Engine, Pending, outcome},
 };
 use crate::core::{Input, StepOutputs, shared_result, unknown_execution};
 use contract::{
     ExecutionId, RpcError, RunId,
     report::{
-        DispatchOutcomes, RawOutputs, ReportBody, ReportOutcome, StepReport, StepReportOutcomes, StepReports,
+        DispatchOutcome, DispatchOutcomes, RawOutputs, ReportBody, ReportOutcome, StepReport,
+        StepReportOutcomes, StepReports,
     },
 };
 use tokio::sync::oneshot;
 
 /// `runtime.step_reports`
 ///
-/// Digests are computed and outputs taken apart here, where many reports are in work at once, not in the
+/// Digests are computed here, where many reports are in work at once, not in the
 /// committer.
 pub(super) async fn step_reports(engine: &Engine, batch: StepReports<RawOutputs>) -> StepReportOutcomes {
     let runs = Box::pin(runs_of(engine, &batch.reports)).await;
     let mut inputs: Vec<Result<(RunId, Input), RpcError>> =
-        batch.reports.into_iter().zip(runs).map(|(report, run)| Ok((run?, input_of(report)?))).collect();
+        batch.reports.into_iter().zip(runs).map(|(report, run)| Ok((run?, input_of(report)))).collect();
     Box::pin(engine.shared.large_outputs.put_away(&engine.shared, &mut inputs)).await;
     let mut pending = Vec::with_capacity(inputs.len());
     for input in inputs {
@@ -41,12 +42,33 @@ pub(super) async fn step_reports(engine: &Engine, batch: StepReports<RawOutputs>
     StepReportOutcomes { outcomes }
 }
 
+/// [`step_reports`] of one.
+pub(super) async fn step_report(
+    engine: &Engine,
+    run_id: RunId,
+    report: StepReport<RawOutputs>,
+) -> ReportOutcome {
+    let heard = async {
+        let mut input = input_of(report);
+        let large_outputs = &engine.shared.large_outputs;
+        if large_outputs.is_large(&input) {
+            Box::pin(large_outputs.shrink(&engine.shared, &mut input)).await?;
+        }
+        Ok(hand_over(engine, run_id, input).await)
+    };
+    let told = match heard.await {
+        Ok(receiver) => outcome(receiver).await,
+        Err(error) => ReportOutcome::Err(error),
+    };
+    engine.shared.metrics.report(told.code());
+    told
+}
+
 /// `runtime.dispatch_outcome`
 pub(super) async fn dispatch_outcomes(engine: &Engine, batch: DispatchOutcomes) -> StepReportOutcomes {
     let mut pending = Vec::with_capacity(batch.outcomes.len());
     for told in batch.outcomes {
-        let input = Input::Dispatched(told.execution_id, told.outcome);
-        pending.push(hand_over(engine, told.run_id, input).await);
+        pending.push(dispatched(engine, told).await);
     }
     let mut outcomes = Vec::with_capacity(pending.len());
     for answer in pending {
@@ -55,21 +77,30 @@ pub(super) async fn dispatch_outcomes(engine: &Engine, batch: DispatchOutcomes) 
     StepReportOutcomes { outcomes }
 }
 
-async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> oneshot::Receiver<ReportOutcome> {
+/// [`dispatch_outcomes`] of one.
+pub(super) async fn dispatch_outcome(engine: &Engine, told: DispatchOutcome) -> ReportOutcome {
+    outcome(dispatched(engine, told).await).await
+}
+
+async fn dispatched(engine: &Engine, told: DispatchOutcome) -> Pending<ReportOutcome> {
+    hand_over(engine, told.run_id, Input::Dispatched(told.execution_id, told.outcome)).await
+}
+
+async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> Pending<ReportOutcome> {
     let (reply, receiver) = oneshot::channel();
     engine.send(Command::input(run_id, input, Some(reply))).await;
     receiver
 }
 
 /// What a report says to its run.
-fn input_of(report: StepReport<RawOutputs>) -> Result<Input, RpcError> {
+fn input_of(report: StepReport<RawOutputs>) -> Input {
     let id = report.execution_id;
     let digest = match &report.body {
         // Of what was reported, whatever becomes of large outputs.
         ReportBody::Result(result) => Some(result.digest()),
         _ => None,
     };
-    Ok(match (report.body, digest) {
+    match (report.body, digest) {
         (ReportBody::Ack(ack), _) => Input::Ack(id, ack),
         (ReportBody::Heartbeat(heartbeat), _) => Input::Heartbeat(id, heartbeat),
         (ReportBody::Partial(partial), _) => Input::Partial(id, partial.with_outputs(StepOutputs::from)),
@@ -77,7 +108,7 @@ fn input_of(report: StepReport<RawOutputs>) -> Result<Input, RpcError> {
             let digest = digest.unwrap_or_else(|| result.digest());
             Input::Result(id, shared_result(result), digest)
         }
-    })
+    }
 }
 
 /// The runs of the reports: as the reporter named them, else as the database knows the attempt.

@@ -218,6 +218,9 @@ impl Engine {
 
     async fn report(&self, task: &Task, body: ReportBody) -> ReportOutcome {
         let report = StepReport { execution_id: task.execution_id, run_id: Some(task.run_id), body };
+        if self.is_near {
+            return self.near.step_report(task.run_id, raw(&report)).await;
+        }
         self.reports(vec![report]).await.remove(0)
     }
 
@@ -246,7 +249,7 @@ impl Engine {
     pub(crate) async fn dispatched(&self, task: &Task, outcome: Dispatched) -> ReportOutcome {
         let told = DispatchOutcome { execution_id: task.execution_id, run_id: task.run_id, outcome };
         if self.is_near {
-            return self.near.dispatch_outcomes(vec![told]).await.remove(0);
+            return self.near.dispatch_outcome(told).await;
         }
         let batch = DispatchOutcomes { outcomes: vec![told] };
         let answer: StepReportOutcomes = self.call(pattern::RUNTIME_DISPATCH_OUTCOME, &batch).await.unwrap();
