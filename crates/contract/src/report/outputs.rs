@@ -87,7 +87,6 @@ impl<O> Partial<O> {
 }
 
 impl<O> StepResult<O> {
-    /// The same result with these outputs.
     /// The result with its outputs in another form.
     pub fn with_outputs<P>(self, change: impl FnOnce(O) -> P) -> StepResult<P> {
         let Self { status, error, traceparent, tracestate, outputs } = self;

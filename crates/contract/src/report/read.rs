@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_resultout_status_is_error_only_if_it_has_an_error() {
+    fn result_without_status_is_error_only_if_it_has_an_error() {
         let ok = read(ReportKind::Result, &json!({"executionId": ID, "outputs": {"a": null}})).unwrap();
         let ReportBody::Result(ok) = ok.body else { panic!() };
         assert_eq!((ok.status, ok.outputs["a"].is_null()), (StepStatus::Ok, true));

@@ -24,11 +24,19 @@ impl StepOutputs {
         self.values.get_or_init(|| self.read())
     }
 
+    /// Forgets how the outputs were spelled, and with it the white space between them.
+    pub fn respell(&mut self) {
+        if self.text.is_some() {
+            *self = Self::from(self.values.take().unwrap_or_else(|| self.read()));
+        }
+    }
+
     /// Changes one value.
     pub fn set(&mut self, name: &str, value: Json) {
-        let mut values = self.values.take().unwrap_or_else(|| self.read());
-        values.insert(name.to_owned(), value);
-        *self = Self::from(values);
+        self.respell();
+        if let Some(values) = self.values.get_mut() {
+            values.insert(name.to_owned(), value);
+        }
     }
 
     /// Without the text, for who keeps them and looks at them often.
@@ -129,6 +137,14 @@ mod tests {
         );
         assert_eq!(*apart, outputs);
         assert_eq!(serde_json::to_string(&apart).unwrap(), r#"{"b":12345678901234567890123.0,"a":"\ud800"}"#);
+    }
+
+    #[test]
+    fn white_space_between_values_can_be_forgotten() {
+        let mut outputs = reported(&format!(r#"{{"a":{}1}}"#, " ".repeat(1_000)));
+        assert!(outputs.bytes() > 1_000);
+        outputs.respell();
+        assert_eq!((outputs.bytes(), serde_json::to_string(&outputs).unwrap().as_str()), (7, r#"{"a":1}"#));
     }
 
     #[test]

@@ -58,6 +58,10 @@ impl LargeOutputs {
     /// What its reporter is told.
     pub(crate) async fn shrink(&self, shared: &Shared, input: &mut Input) -> Result<(), RpcError> {
         let Some((execution_id, outputs, is_result)) = outputs_of(input) else { return Ok(()) };
+        outputs.respell();
+        if outputs.bytes() <= self.inline_bytes {
+            return Ok(());
+        }
         let place = shared.storage.runs().place_of(execution_id).await;
         let place = place.map_err(|error| super::committer::unavailable(&error))?;
         // What is not waited for changes nothing, but that a late result is kept.
