@@ -49,8 +49,9 @@ pub struct Ends {
     /// Processes that ended before they listened, as they do when they find no database or only a
     /// read-only one; the supervisor tries again.
     pub refused_starts: AtomicUsize,
-    /// Processes that did not end in time, or not with exit code 0, on SIGTERM.
-    pub unclean_stops: AtomicUsize,
+    /// Processes that did not end in time, or not with exit code 0, on SIGTERM: the member, how, and its
+    /// last words.
+    pub unclean_stops: Mutex<Vec<String>>,
 }
 
 /// An order; the sender is dropped when it was carried out.
@@ -262,9 +263,7 @@ impl Supervised {
 
     fn ended(&self, process: &Process, had_listened: bool) {
         if had_listened {
-            let last = process.lines().pop().map(|line| line.text).unwrap_or_default();
-            let mut ends = self.ends.by_themselves.lock().unwrap_or_else(PoisonError::into_inner);
-            ends.push(format!("{}: {last}", self.service));
+            self.note(&self.ends.by_themselves, process, "");
         } else {
             self.ends.refused_starts.fetch_add(1, Ordering::Relaxed);
         }
@@ -272,12 +271,19 @@ impl Supervised {
 
     async fn stop(&self, process: &Process) {
         match process.stop(STOP).await {
-            Ok(status) if status.success() => return,
-            Ok(_) => {}
-            Err(_) => {
+            Ok(status) if status.success() => {}
+            Ok(status) => self.note(&self.ends.unclean_stops, process, &format!(" ({status})")),
+            Err(error) => {
+                self.note(&self.ends.unclean_stops, process, &format!(" ({error})"));
                 let _ = process.kill().await;
             }
         }
-        self.ends.unclean_stops.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes an end with the last words of the process.
+    fn note(&self, ends: &Mutex<Vec<String>>, process: &Process, how: &str) {
+        let last = process.lines().pop().map(|line| line.text).unwrap_or_default();
+        let mut ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.push(format!("{}{how}: {last}", self.service));
     }
 }

@@ -249,8 +249,9 @@ impl World {
             .check(by_themselves.is_empty(), || format!("processes ended by themselves: {by_themselves:?}"));
         let refused = ends.refused_starts.load(Ordering::Relaxed);
         verdict.count("starts refused while there was no writable database", refused);
-        let unclean = ends.unclean_stops.load(Ordering::Relaxed);
-        verdict.count("stops by SIGTERM that did not end well", unclean);
+        let unclean = ends.unclean_stops.lock().unwrap_or_else(PoisonError::into_inner);
+        unclean.iter().for_each(|end| eprintln!("a stop by SIGTERM did not end well: {end}"));
+        verdict.count("stops by SIGTERM that did not end well", unclean.len());
     }
 
     async fn count(&self, statement: &str) -> usize {

@@ -48,6 +48,7 @@ pub(super) fn outputs(value: &Value) -> Outputs {
 }
 
 /// Outputs as a report brings them: as text.
+#[expect(clippy::needless_pass_by_value, reason = "it goes where outputs are given away")]
 pub(super) fn reported(outputs: Outputs) -> StepOutputs {
     Json::of(&outputs).unwrap().read().unwrap()
 }
