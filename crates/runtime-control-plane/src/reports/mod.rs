@@ -164,9 +164,8 @@ impl Reports {
     }
 
     async fn hand_over(&self, report: &Report) -> ReportOutcome {
-        let (report, bytes) = (report.clone(), report.expected_bytes());
         let _waits = Counted::new(&self.metrics);
-        let answered = tokio::time::timeout(self.deadline, self.submit(report, bytes)).await;
+        let answered = tokio::time::timeout(self.deadline, self.submit(report.clone())).await;
         answered.ok().flatten().unwrap_or_else(|| {
             let text =
                 format!("the engine has not answered within {} ms; try again", self.deadline.as_millis());
@@ -174,11 +173,14 @@ impl Reports {
         })
     }
 
-    async fn submit(&self, report: Report, bytes: usize) -> Option<ReportOutcome> {
+    async fn submit(&self, report: Report) -> Option<ReportOutcome> {
         match (self.engine.near(), report.run_id) {
             (Some(engine), Some(run_id)) => Some(engine.step_report(run_id, report).await),
             // The runs of reports that name none are looked up, many with one query.
-            _ => self.batcher.submit(report, bytes).await,
+            _ => {
+                let bytes = report.expected_bytes();
+                self.batcher.submit(report, bytes).await
+            }
         }
     }
 

@@ -181,8 +181,8 @@ impl Scope {
 
     /// The node has ended with these outputs.
     pub(super) fn produced(&mut self, index: NodeIndex, outputs: Arc<StepOutputs>, at: Millis) {
-        let is_wanted = self.graph.connected_outputs(index).next().is_some();
-        let outputs = if is_wanted { outputs.taken_apart() } else { outputs };
+        let is_unwanted = self.graph.nodes[index].leaving.is_empty();
+        let outputs = if is_unwanted { outputs } else { outputs.taken_apart() };
         self.payload_bytes += outputs.bytes();
         self.flow.decided(index);
         self.flow.node_ended(&self.graph, index, |output| outputs.values().contains_key(output));

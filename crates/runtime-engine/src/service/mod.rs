@@ -57,7 +57,7 @@ pub struct Deps {
 #[derive(Debug)]
 pub struct Service {
     server: Server<Door>,
-    near: Arc<Near>,
+    near: Arc<dyn NearEngine>,
     parts: Vec<(&'static str, JoinHandle<()>)>,
     stop: CancellationToken,
     drain_timeout: Duration,
@@ -165,7 +165,7 @@ impl Service {
 
     /// The door for whoever shares the process. It does not keep the engine from ending.
     pub fn near(&self) -> Arc<dyn NearEngine> {
-        Arc::clone(&self.near) as Arc<dyn NearEngine>
+        Arc::clone(&self.near)
     }
 
     /// Serves until `stop`, then drains: no connection is accepted any more, every report that came

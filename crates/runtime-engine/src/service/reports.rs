@@ -95,17 +95,13 @@ async fn hand_over(engine: &Engine, run_id: RunId, input: Input) -> Pending<Repo
 /// What a report says to its run.
 fn input_of(report: StepReport<RawOutputs>) -> Input {
     let id = report.execution_id;
-    let digest = match &report.body {
-        // Of what was reported, whatever becomes of large outputs.
-        ReportBody::Result(result) => Some(result.digest()),
-        _ => None,
-    };
-    match (report.body, digest) {
-        (ReportBody::Ack(ack), _) => Input::Ack(id, ack),
-        (ReportBody::Heartbeat(heartbeat), _) => Input::Heartbeat(id, heartbeat),
-        (ReportBody::Partial(partial), _) => Input::Partial(id, partial.with_outputs(StepOutputs::from)),
-        (ReportBody::Result(result), digest) => {
-            let digest = digest.unwrap_or_else(|| result.digest());
+    match report.body {
+        ReportBody::Ack(ack) => Input::Ack(id, ack),
+        ReportBody::Heartbeat(heartbeat) => Input::Heartbeat(id, heartbeat),
+        ReportBody::Partial(partial) => Input::Partial(id, partial.with_outputs(StepOutputs::from)),
+        ReportBody::Result(result) => {
+            // Of what was reported, whatever becomes of large outputs.
+            let digest = result.digest();
             Input::Result(id, shared_result(result), digest)
         }
     }
